@@ -251,4 +251,4 @@ class StoreHeld(StoreError):
 
     def __init__(self, what: str, holder: str) -> None:
         self.what, self.holder = what, holder
-        super().__init__(f"{what} is held by {holder}")
+        super().__init__(f"{what} is locked by {holder}")

@@ -162,7 +162,7 @@ class RunningCapture:
         if self._ended:
             raise parse_tcpdump_error(self._said, self.process.returncode)
         if "-j" in argv and _NO_STAMPS.search(self._said):  # it only warns, and uses the kernel's
-            raise WireError("not_supported", "tcpdump gets no stamps of this port's NIC")
+            raise WireError("not_supported", "tcpdump gets no time stamps from this port's NIC")
 
     async def count(self) -> int:
         """Count the packets in the file so far. Only after the traffic has ended: counting would take CPU from the

@@ -91,7 +91,7 @@ async def replay_async(
         meant = [plan if occasion is None else build_occasion_plan(plan, occasion) for plan in read]
         refuse_twice(paths, meant)
         if len({plan.name for plan in meant}) < len(meant):
-            raise ConfigError("two of these plans have one name", value=", ".join(plan.name for plan in meant))
+            raise ConfigError("two of these plans have the same name", value=", ".join(plan.name for plan in meant))
         for path, plan in zip(paths, meant, strict=True):
             for experiment in session.experiments:
                 with locate_errors(path):

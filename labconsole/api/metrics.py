@@ -36,15 +36,15 @@ POINT_METRICS: Final = {
     "labconsole_forwarding_bps": "Mean forwarding rate of a design point on the wire, over its set-ups",
     "labconsole_forwarding_ci_low_bps": "Lower bound of its 95 % interval",
     "labconsole_forwarding_ci_high_bps": "Upper bound of its 95 % interval",
-    "labconsole_loss_ratio": "Share that the unit under test lost of what it was offered",
+    "labconsole_loss_ratio": "Share of the offered packets that the unit under test lost",
     "labconsole_set_ups": "Set-ups with a trial that enters the mean",
 }
 PLAN_METRICS: Final = {
-    "labconsole_plan_trials": "Trials of a plan that is being measured, by where they stand",
-    "labconsole_plan_left_seconds": "Estimated time until it is through",
-    "labconsole_trial_offered_bps": "What the last trial was offered, on the wire",
-    "labconsole_trial_measured_bps": "What of it arrived",
-    "labconsole_trial_loss_ratio": "The share of it that was lost, on whatever side",
+    "labconsole_plan_trials": "Trials of a plan that is being measured, by state",
+    "labconsole_plan_left_seconds": "Estimated time until the plan is finished",
+    "labconsole_trial_offered_bps": "Load offered in the last trial, on the wire",
+    "labconsole_trial_measured_bps": "Rate that arrived in the last trial, on the wire",
+    "labconsole_trial_loss_ratio": "Share of the last trial's packets that was lost, wherever they were lost",
 }
 
 

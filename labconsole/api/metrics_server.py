@@ -150,7 +150,7 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
         if address.startswith(UNIX):
             path = Path(address.removeprefix(UNIX))
             if not path.is_absolute():
-                raise ConfigError("is not a whole path", key=key, value=address, allowed=ALLOWED)
+                raise ConfigError("is not an absolute path", key=key, value=address, allowed=ALLOWED)
             _remove_stale_socket(path)
             server: WSGIServer = _UnixServer(str(path), _FromSocket)
             place = f"curl --unix-socket {path} http://localhost/metrics"

@@ -73,7 +73,7 @@ class Examination:
             find_unjudged(kind.name),
         )
         if recompute is None:
-            self.unjudged[f"whatever {kind.plural} hold, for which no installed package has a check"] += 1
+            self.unjudged[f"the contents of {kind.plural}, for which no installed package has a check"] += 1
             return
         with self._computing(record_id):
             for wrong in recompute(record):

@@ -38,9 +38,9 @@ def discover(args: argparse.Namespace) -> int:
     if not args.out.absolute().parent.is_dir():
         raise ConfigError("cannot be written: its directory does not exist", key="--out", value=str(args.out))
     if not args.yes and not sys.stdin.isatty():
-        raise ConfigError("needs --yes: nobody can be asked", key="discover")
+        raise ConfigError("needs --yes: it cannot prompt for confirmation", key="discover")
     if args.json and not args.yes:
-        raise ConfigError("needs --yes: nobody can be asked", key="--json")
+        raise ConfigError("needs --yes: it cannot prompt for confirmation", key="--json")
     found = asyncio.run(_discover_testbed(args, request))
     return 1 if found is None else _write(args, found)
 
@@ -60,7 +60,7 @@ async def _discover_testbed(args: argparse.Namespace, request: DiscoveryRequest)
     found = await discover_testbed(request, leased_nodes, agreed, ignore_progress)
     if found is not None:
         for sentence in found.not_undone:
-            print_error(f"not put back: {sentence}")
+            print_error(f"not restored: {sentence}")
         if args.json:
             print_json_line(report.to_json(found))
         _say(args, report.describe_findings(found.wiring, found.proposal))

@@ -33,12 +33,12 @@ def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool)
         if as_json:
             print_json_line({"event": "set_up_broke", **head, "why": progress.broke})
         else:
-            print_progress(f"  the guests broke off, so all their trials are taken again: {progress.broke}")
+            print_progress(f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}")
     elif progress.again:
         if as_json:
             print_json_line({"event": f"{kind.name}_taken_again", **head, "why": progress.again})
         else:
-            print_progress(f"  invalid, so it is taken again: {progress.again}")
+            print_progress(f"  invalid, so it will be repeated: {progress.again}")
     elif as_json:
         print_json_line({"event": f"{kind.name}_started", **head, "requested": progress.step.describe()})
     else:
@@ -70,11 +70,11 @@ def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, 
         return status
     counts = f" ({', '.join(f'{count} {word}' for word, count in steps.verdicts.items())})" if steps.verdicts else ""
     ended = f"{plan.name}: {kind.plural} {describe_ending(outcome)}"
-    print_lines(f"{ended}; {len(steps.made)} taken{counts}, {steps.skipped} stored before")
+    print_lines(f"{ended}; {len(steps.made)} measured{counts}, {steps.skipped} stored before")
     if steps.to_retake:
-        print_lines(f"  of guests that broke off: {steps.to_retake} of those taken, which will be taken again")
+        print_lines(f"  of guests that failed: {steps.to_retake} of those measured, which will be repeated")
     if steps.doubtful:
-        print_lines("  only valid ones enter a mean; --retake takes the blocks of the others again")
+        print_lines("  only valid ones enter a mean; --retake repeats the blocks of the others")
     for why in steps.refused:
         print_lines(f"  not measured: {why}")
     for record in failed:
@@ -107,7 +107,7 @@ def dry_run_guest_trials(
         print_json_line({"event": kind.plural, "plan": plan.name, **counts, "total_s": left.reckoned.total_s})
         return
     print_lines(
-        f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to take ({left.stored} stored already), about "
-        f"{format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {kind.guess}"
+        f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to measure ({left.stored} already stored), "
+        f"about {format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {kind.guess}"
     )
     print_lines(*(f"  cannot be measured: {why}" for why in left.refused))

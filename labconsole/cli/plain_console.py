@@ -220,7 +220,7 @@ class PlainConsole:
             self.say(self._refuse_foreign("no plan is running"))
         elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
             execution.resume()
-            self._note(f"plan {execution.plan.name} goes on")
+            self._note(f"plan {execution.plan.name} resumes")
         else:
             execution.pause()
             self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
@@ -293,7 +293,7 @@ class PlainConsole:
             said = f": {node.message}" if node.message and node.state is not NodeState.CONNECTED else ""
             self.say(f"{node.name}, {' and '.join(node.roles)}: {node.state.value}{said}")
         for name, holder in self._session.lease_holders().items():
-            self.say(f"{name} is held by {holder.describe()}")
+            self.say(f"{name} is leased by {holder.describe()}")
 
     async def _check(self, _: str) -> None:
         if not self._busy():

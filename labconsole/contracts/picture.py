@@ -161,7 +161,7 @@ def _check(picture: StepPicture) -> None:
         for value in (trial.at, trial.duration_s, *ends):
             check_number(value, f"a place, bound or duration of trial {number}")
         if trial.part not in range(len(picture.parts)):
-            raise Undrawable(f"trial {number} is of part {trial.part}; allowed: 0 to {len(picture.parts) - 1}")
+            raise Undrawable(f"trial {number} belongs to part {trial.part}; allowed: 0 to {len(picture.parts) - 1}")
     for curve in picture.over_time.curves if picture.over_time is not None else ():
         check_text(curve.name, "a curve's name")
         check_count(curve.seconds, f"seconds of {curve.name!r}", MOST_POINTS)

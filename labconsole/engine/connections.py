@@ -205,7 +205,7 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
         for name in nodes:
             holder = self._leases.holders.get(name)
             if holder is not None:
-                raise MeasurementError(f"{what} would disturb another session: {name} is held by {holder.describe()}")
+                raise MeasurementError(f"{what} would disturb another session: {name} is leased by {holder.describe()}")
 
     # Leases
 

@@ -160,7 +160,7 @@ async def find_attestation_drift(standing: StandingCrew) -> list[str]:
         return [exc.message]
     if after == crew.attestation:
         return []
-    return ["the guests are not what was set up: what they say of themselves changed"]
+    return ["the guests are not what was set up: their attestation changed"]
 
 
 def choose_cpu(placing: Literal["same", "own", "any"], cpus: Sequence[int], number: int) -> str | None:

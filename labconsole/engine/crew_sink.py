@@ -49,6 +49,6 @@ async def read_counters_after_drain(
         former, found = found, await read_counters(crew)
         if port in found[1] and port in former[1] and found[1][port].values[_RX] == former[1][port].values[_RX]:
             return found
-    detail = f"packets still came to the sink {MOST_DRAIN_S:g} s after the last was sent"
+    detail = f"packets still arrived at the sink {MOST_DRAIN_S:g} s after the last was sent"
     seen.doubts.append(reason("not_drained", detail))
     return found

@@ -120,7 +120,7 @@ class CrewStep(ABC, Generic[P, R]):
             first = exc.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
             raise MeasurementError(
-                f"{self.describe()}: what was said cannot be: {where}: {first['msg']}, got {str(first['input'])[:80]}"
+                f"{self.describe()}: invalid value reported: {where}: {first['msg']}, got {str(first['input'])[:80]}"
             ) from exc
 
     @abstractmethod

@@ -42,7 +42,7 @@ async def inspect(link: AgentLink, guests: Sequence[str], *, only_watch: bool = 
 
     async def ask(request: Request[R]) -> R | None:
         if only_watch and not request.watches:
-            refused[request.op] = "not asked: this console only watches"
+            refused[request.op] = "not requested: this console only watches"
             return None
         try:
             return await link.ask(request)

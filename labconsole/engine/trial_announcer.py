@@ -43,7 +43,7 @@ class TrialAnnouncer:
     def _tell(self, wish: TellTrial) -> None:
         self._next = wish
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._send(), name="telling of the trial")
+            self._task = asyncio.create_task(self._send(), name="announcing the trial")
 
     async def _send(self) -> None:
         while self._next is not None:
@@ -54,7 +54,7 @@ class TrialAnnouncer:
             try:
                 await link.ask(wish, timeout_s=5)
             except NodeError as exc:
-                log.info("telling of the trial on %s: %s", self._node, exc.message)
+                log.info("announcing the trial on %s: %s", self._node, exc.message)
 
     async def end(self) -> None:
         """Announce nothing more: the batch is over, and its lease will be released."""
@@ -63,7 +63,7 @@ class TrialAnnouncer:
             self._task.cancel()
             (problem,) = await asyncio.gather(self._task, return_exceptions=True)
             if isinstance(problem, Exception):
-                log.warning("telling of the trial on %s: %s", self._node, problem)
+                log.warning("announcing the trial on %s: %s", self._node, problem)
             self._task = None
 
 

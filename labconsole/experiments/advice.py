@@ -40,7 +40,7 @@ CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
 
 BOTH: Final = "some trials may have read from memory, and some did not"
 NOT_ITS_OWN: Final[Mapping[str, str]] = {
-    "at least": "nothing was lost of all that could be offered, so that it varies as the source or the link does",
+    "at least": "nothing was lost at the highest possible load, so it varies as the source or the link does",
     "unknown": LOSS_UNKNOWN,
     HELD: HELD,
     FROM_MEMORY: FROM_MEMORY,
@@ -182,7 +182,7 @@ def guests_advice(
         if left_out and all(why.partition(";")[0] in NOT_ITS_OWN.values() for _, why in left_out):
             raise MeasurementError(f"plan {plan.name} cannot be dimensioned: {why}")
         within = f"with repetitions: {MINIMUM_REPETITIONS} to know what varies within"
-        first = f"take set_ups: {MINIMUM_SET_UPS} first ({within}), {APART}"
+        first = f"first measure it with set_ups: {MINIMUM_SET_UPS} ({within}), {APART}"
         raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {first}")
     set_ups = max(advice.as_advised.set_ups for advice in each)
     repetitions = max(advice.as_advised.repetitions for advice in each)

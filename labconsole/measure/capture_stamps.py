@@ -22,7 +22,7 @@ def nic_stamps(readings: Sequence[NicClock], refused: str | None, ends_ns: Seque
         return unknown(refused or "its clock was not read before and after")
     before, after = readings
     if any(at is not None and not before.at_ns <= at <= after.at_ns for at in ends_ns):
-        return unknown("frames have other times than its clock had meanwhile, so that not all are stamped by it")
+        return unknown("frames have times that its clock did not have meanwhile, so it did not stamp all of them")
     seconds = round(before.ahead_ns / SECOND_NS)
     bound_ns = max(abs(each.ahead_ns - seconds * SECOND_NS) + each.error_ns for each in readings)
     return CaptureStamps(seconds_ahead=seconds, clock_bound_ns=bound_ns)

@@ -62,19 +62,19 @@ def _stated(names: Ends, nodes: tuple[Mapping[str, Any], Mapping[str, Any]]) -> 
     for name, node in zip(names, nodes, strict=True):
         said = statement(node)
         if said is None or said.error_ns is None:
-            why = "nothing is stated of it" if said is None else said.refused or "nothing is told"
+            why = "its error is not stated" if said is None else said.refused or "no error was reported"
             return None, f"the clock of {name}: {why}"
         total_ns += said.error_ns
         if said.reference is not None:
             references[name] = said.reference
             follows = follows or not said.is_reference
     if total_ns == 0:
-        return None, "both are stated to be exact, which no two clocks are"
+        return None, "both are stated to be exact, which two clocks never are"
     if len(set(references.values())) > 1:
         return None, "their references differ: " + ", ".join(f"{name} {what}" for name, what in references.items())
     if references and not follows:
         own = next(iter(references))
-        return None, f"{own} is the reference by its own word only: the other node does not say that it follows it"
+        return None, f"{own} claims to be the reference, but the other node does not report that it follows it"
     return total_ns, None
 
 

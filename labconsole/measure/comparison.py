@@ -134,12 +134,12 @@ def _requested(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
             a, b = (_target(each.requested) for each in (left, right))
             kind = "text" if isinstance(a, str) or isinstance(b, str) else "bps"
         label = "with_fcs" if name == INCLUDES_FCS else name
-        yield Pair("Asked", label.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
+        yield Pair("Requested", label.removesuffix("_bytes").removesuffix("_bps").removesuffix("_s"), a, b, kind)
     for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
-        yield Pair("Asked", name, getattr(left, name), getattr(right, name))
+        yield Pair("Requested", name, getattr(left, name), getattr(right, name))
     plans = [None if r.plan is None else f"{r.plan.name} {r.plan.hash}" for r in (left, right)]
-    yield Pair("Asked", "plan", plans[0], plans[1])
-    yield Pair("Asked", "started", left.started_at, right.started_at, expected=True)
+    yield Pair("Requested", "plan", plans[0], plans[1])
+    yield Pair("Requested", "started", left.started_at, right.started_at, expected=True)
 
 
 def _target(requested: Requested) -> int | str:

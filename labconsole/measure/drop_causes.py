@@ -24,10 +24,10 @@ class DropCause(NamedTuple):
 
 
 _NEIGHBOUR = DropCause(
-    "the next hop does not answer for its MAC address", "ip neigh: has it an entry? ip route get SINK"
+    "the next hop does not answer for its MAC address", "ip neigh: does it have an entry? ip route get SINK"
 )
 _XDP = DropCause("an XDP program dropped it", "ip link, bpftool net")
-_BRIDGE_PORT = DropCause("the bridge's port forwards nothing", "bridge link: its state; STP")
+_BRIDGE_PORT = DropCause("the bridge port is not forwarding", "bridge link: its state; STP")
 _BRIDGE_TARGET = DropCause(
     "the bridge has no port to send it to", "bridge fdb: which port is the sink's address behind?"
 )
@@ -37,17 +37,17 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("TC_INGRESS", None): DropCause("a tc filter dropped it on its way in", "tc -s filter show dev PORT ingress"),
     ("TC_EGRESS", None): DropCause("a tc filter dropped it on its way out", "tc -s filter show dev PORT egress"),
     ("QDISC_DROP", None): DropCause(
-        "the queue of the port it was to leave by did not take it",
-        "tc -s qdisc: full, or netem? has it a carrier?",
+        "the output port's queue refused it",
+        "tc -s qdisc: full, or netem? does the port have a carrier?",
     ),
     ("QDISC_OVERLIMIT", None): DropCause(
-        "more was offered than the port it was to leave by sends", "tc -s qdisc; the port's speed"
+        "more was offered than the output port can send", "tc -s qdisc; the port's speed"
     ),
     ("QDISC_CONGESTED", None): DropCause(
-        "packets waited too long for the port it was to leave by", "tc -s qdisc; the port's speed"
+        "packets waited too long for the output port", "tc -s qdisc; the port's speed"
     ),
     ("CPU_BACKLOG", None): DropCause(
-        "one processor got more packets than it handled",
+        "one processor received more packets than it could handle",
         "net.core.netdev_max_backlog; spread interrupts or RPS over processors",
     ),
     ("FULL_RING", None): DropCause("the guest's queue was full", "the guest takes fewer packets than were offered"),
@@ -59,20 +59,22 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("IP_RPFILTER", None): DropCause(
         "no route leads back to the source by that port", "net.ipv4.conf.{all,PORT}.rp_filter; routes to the source"
     ),
-    ("IP_LOCALNET", None): DropCause("an address of it is of 127.0.0.0/8", "something on the way rewrites addresses"),
+    ("IP_LOCALNET", None): DropCause(
+        "one of its addresses is in 127.0.0.0/8", "something on the path rewrites addresses"
+    ),
     ("IP_LOCAL_SOURCE", None): DropCause("its source address is the UUT's own", "hosts.yaml: source_ip"),
     ("IP_INHDR", "ip_forward"): DropCause(
-        "its time to live ended here", "a loop, or one hop more than the frames allow"
+        "its time to live expired here", "a loop, or one hop more than the frames allow"
     ),
-    ("IP_INHDR", None): DropCause("its IP header is broken", "something on the way changes frames"),
-    ("IP_CSUM", None): DropCause("its IP checksum is wrong", "something on the way changes frames"),
+    ("IP_INHDR", None): DropCause("its IP header is broken", "something on the path changes frames"),
+    ("IP_CSUM", None): DropCause("its IP checksum is wrong", "something on the path changes frames"),
     ("OTHERHOST", None): DropCause(
         "it was sent to another MAC address", "a guest's MAC address, a bridge that floods; the UUT's ip neigh"
     ),
-    ("NO_SOCKET", None): DropCause("it was for this machine itself, where nobody waits for it", "hosts.yaml: sink_ip"),
-    ("PKT_TOO_BIG", None): DropCause("it is larger than the MTU of the port it was to leave by", "ip link: mtu"),
+    ("NO_SOCKET", None): DropCause("it was addressed to this machine, where no program listens", "hosts.yaml: sink_ip"),
+    ("PKT_TOO_BIG", None): DropCause("it is larger than the output port's MTU", "ip link: mtu"),
     ("NOT_SPECIFIED", "__dev_forward_skb2"): DropCause(
-        "it is larger than the other end's MTU, or that is down", "ip link"
+        "it is larger than the other end's MTU, or the other end is down", "ip link"
     ),
     ("NOT_SPECIFIED", "veth_xmit"): DropCause(
         "the ring of the other end (256 packets) was full", "the receiver's processor has too much to do"
@@ -83,13 +85,13 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("NOT_SPECIFIED", "br_handle_frame"): _BRIDGE_PORT,
     ("NO_TX_TARGET", None): _BRIDGE_TARGET,
     ("NOT_SPECIFIED", "br_handle_frame_finish"): _BRIDGE_TARGET,
-    ("NOT_SPECIFIED", "tun_queue_purge"): DropCause("the guest ended before it took it", "did the guest crash?"),
-    ("QUEUE_PURGE", None): DropCause("a queue was emptied with the packet in it", "did a guest or a port go away?"),
+    ("NOT_SPECIFIED", "tun_queue_purge"): DropCause("the guest ended before reading it", "did the guest crash?"),
+    ("QUEUE_PURGE", None): DropCause("a queue was flushed with the packet in it", "did a guest or a port disappear?"),
     ("XDP", None): _XDP,
     ("NOT_SPECIFIED", "do_xdp_generic"): _XDP,
     ("NOT_SPECIFIED", "veth_xdp_rcv_skb"): _XDP,
-    ("DEV_READY", "enqueue_to_backlog"): DropCause("the port it came in by was down", "ip link: is it up?"),
-    ("DEV_READY", None): DropCause("the port it was to leave by was not up", "ip link; has it a carrier?"),
+    ("DEV_READY", "enqueue_to_backlog"): DropCause("the input port was down", "ip link: is it up?"),
+    ("DEV_READY", None): DropCause("the output port was not up", "ip link; does it have a carrier?"),
 }
 """Causes by drop reason and, where the reason is too general, the function that dropped the packet."""
 
@@ -105,7 +107,7 @@ def _doubt(extension: Mapping[str, Any]) -> str | None:
     if isinstance(refused, dict):
         return f"{of}it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
     if extension.get("ended_early") is True:
-        return f"{of}asking ended when its budget was spent (drop_reasons: auto); there may be more than are shown"
+        return f"{of}tracing ended when its budget was spent (drop_reasons: auto); there may be more than are shown"
     if extension.get("complete") is not True:
         return f"{of}not every dropped packet was counted with its reason; there may be more than are shown"
     return None

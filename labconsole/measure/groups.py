@@ -311,16 +311,16 @@ WHY: dict[str, str] = {
     "pilot": "a pilot's trial, which fixes loads and enters no mean",
     "telemetry": "a trial for telemetry",
     NO_RATE: "a rate is not known",
-    MIXED_SIZES: "frames of several sizes, which are no point of a grid",
+    MIXED_SIZES: "frames of several sizes, which are not a point of a grid",
     "lost_at_source": "packets were lost at the source, beyond tolerance",
     "lost_at_sink": "packets were lost at the sink, beyond tolerance",
     "instrument_limited": "beyond the calibrated instrument",
-    "set_up_broke_off": "set-up broke off",
+    "set_up_broke_off": "set-up interrupted",
     "set_up_contradicts": "set-up contradicts itself: one id for several platforms, backgrounds, testbeds or blocks",
     "doubled_place": "several runs claim the same place in a plan",
     "attempts_missing": "a later attempt without the earlier ones",
-    "superseded": "a later attempt stands",
-    "outside_blocks": "not from a block, beside runs that are",
+    "superseded": "a later attempt replaces it",
+    "outside_blocks": "not from a block, while other runs are",
 }
 """Why a run enters no mean: the code for tables and files, and its description."""
 

@@ -52,7 +52,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     if stream.unplaced_packets:
         rows.append([("  ├─ ", "muted"), (f"{_signed(-stream.unplaced_packets)} unplaced", "warn")])
     elif stream.unplaced_packets is None:
-        rows.append([("  └─ ", "muted"), ("it is not known whether all packets are placed", "warn")])
+        rows.append([("  └─ ", "muted"), ("it is not known whether all packets are accounted for", "warn")])
     if stream.measured_packets is not None:
         rows.append(
             [("  └─ ", "muted"), (f"measured {_count(stream.measured_packets)}, by {stream.measured_from}", "")]
@@ -83,7 +83,7 @@ def _loss_rows(hop: LedgerHop, sent: int | None, width: int) -> list[Row]:
     if not hop.lost_packets:
         return [[("  │  ", "muted"), (f"counted as dropped: {drops}", "muted")]] if drops else []
     if hop.lost_packets < 0:
-        return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
+        return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} foreign packets joined here", "warn")]]
     share = f" ({100 * hop.lost_packets / sent:.3g} %)" if sent else ""
     lost = f"{_signed(-hop.lost_packets)}{share} lost before {format_hop(hop.hop)}"
     row: Row = [("  ├─ ", "muted"), (lost, "bad"), (f": {drops or 'no counter says why'}", "")]

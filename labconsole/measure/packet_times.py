@@ -53,12 +53,12 @@ def build_packet_times(
     if abs(clock_moved_ns) > CLOCK_SET_NS:
         reason = f"the sink's clock was set by {clock_moved_ns} ns meanwhile"
     elif counted.negative_packets:
-        reason = f"by the two clocks {counted.negative_packets} packets came before they were sent"
+        reason = f"by the two clocks {counted.negative_packets} packets arrived before they were sent"
     first_ns, last_ns = counted.first_ns, counted.last_ns
     least_ns, most_ns, sum_ns = counted.delay_min_ns, counted.delay_max_ns, counted.delay_sum_ns
     times = due = None
     if reason is None and (least_ns is None or most_ns is None or sum_ns is None):
-        reason = "the sum of the delays is longer than the node can count"
+        reason = "the sum of the delays exceeds the range of the node's counter"
     elif reason is None and least_ns is not None and most_ns is not None and sum_ns is not None:
         exact = {"min": least_ns, "mean": sum_ns / counted.packets, "max": most_ns}
         times = DelayTimes(**{**build_times(delays, most_ns).model_dump(), **exact})
@@ -162,7 +162,7 @@ def describe_xdp(times: PacketTimes) -> str | None:
     if port.features:
         parts.append(f"the port had {', '.join(port.features)} meanwhile")
         left = ", ".join(port.left_features)
-        parts.append(f"it still has {left}, which could not be put back" if left else "it was put back")
+        parts.append(f"it still has {left}, which could not be restored" if left else "it was restored")
     if port.link_changes is None:
         parts.append("whether its link went down is not known")
     elif port.link_changes:
@@ -176,7 +176,7 @@ def describe_xdp(times: PacketTimes) -> str | None:
 
 def describe_sequence(times: PacketTimes) -> str:
     """Description of the sequence numbers."""
-    text = f"{format_count(times.skipped_packets)} numbers passed over, {format_count(times.late_packets)} late"
+    text = f"{format_count(times.skipped_packets)} numbers skipped, {format_count(times.late_packets)} late"
     return text if times.processors < 2 else f"{text} (estimated: {times.processors} processors took them)"
 
 
@@ -221,7 +221,7 @@ def numbers_doubt(stream: StreamRecord) -> str:
     """A qualification of the statement that all packets were timed, if numbers do not exclude duplicates, or ""."""
     times = packet_times(stream)
     if times is None:
-        return " (it timed none: whether any came twice is not known)"
+        return " (it timed none: it is not known whether any arrived twice)"
     if times.processors < 2:
         return ""
     late = f"how many came late or twice, {times.late_packets}, is an estimate"

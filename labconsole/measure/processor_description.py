@@ -29,7 +29,7 @@ def processor_sentences(record: RunRecord) -> list[tuple[str, str]]:
     """Pairs of label and sentence; empty if processor activity was not requested."""
     refused = work_refused(record)
     if refused is not None:
-        return [("processors", f"it did not tell what they did: {refused}")]
+        return [("processors", f"it did not report what they did: {refused}")]
     work, time = read_work(record), processor_time(record)
     if work is None or time is None:
         return []
@@ -69,7 +69,7 @@ def _row(did: ProcessorRecord) -> tuple[str, ...]:
 def _packet(time: ProcessorTime) -> str:
     whole = time.per_packet(time.busy_ns)
     if whole is None:
-        return "how many packets were forwarded is not known"
+        return "the number of forwarded packets is not known"
     parts = {
         "softirq": time.softirq_ns,
         "system": time.system_ns,

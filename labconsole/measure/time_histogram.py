@@ -96,22 +96,22 @@ class TimeHistogram:
     def decoded(cls, text: str) -> TimeHistogram:
         """Decode the result of ``encoded``. Raises ValueError for anything else."""
         if not text.isascii():
-            raise ValueError("no HdrHistogram: not all of it is ASCII")
+            raise ValueError("not an HdrHistogram: contains bytes that are not ASCII")
         try:
             raw = base64.b64decode(text, validate=True)
             cookie, length = _COMPRESSED_HEAD.unpack_from(raw)
             if cookie != _COMPRESSED_COOKIE or length != len(raw) - _COMPRESSED_HEAD.size:
-                raise ValueError("no compressed HdrHistogram of version 2")
+                raise ValueError("not a compressed HdrHistogram of version 2")
             unpacking = zlib.decompressobj()
             data = unpacking.decompress(raw[_COMPRESSED_HEAD.size :], _MOST_BYTES)
             if not unpacking.eof or unpacking.unused_data:
-                raise ValueError("no HdrHistogram: it breaks off, or more follows")
+                raise ValueError("not an HdrHistogram: it is truncated, or more follows")
             cookie, length, offset, digits, lowest, highest, ratio = _HEAD.unpack_from(data)
         except (binascii.Error, struct.error, zlib.error) as exc:
             raise ValueError(f"no HdrHistogram: {exc}") from None
         shape = (cookie, length, offset, digits, lowest, highest, ratio)
         if shape != (_COOKIE, len(data) - _HEAD.size, 0, _DIGITS, 1, (1 << HIGHEST_BITS) - 1, 1.0):
-            raise ValueError("no HdrHistogram from 1 ns to 2^36 - 1 ns with two digits")
+            raise ValueError("not an HdrHistogram from 1 ns to 2^36 - 1 ns with two digits")
         packets: dict[int, int] = {}
         bucket = 0
         for value in _values(data[_HEAD.size :]):
@@ -121,7 +121,7 @@ class TimeHistogram:
             if bucket > BUCKETS:
                 raise ValueError("an HdrHistogram with more buckets than it says")
         if not packets:
-            raise ValueError("an HdrHistogram of nothing")
+            raise ValueError("an empty HdrHistogram")
         return cls(packets)
 
 
@@ -150,7 +150,7 @@ def _values(data: bytes) -> Iterator[int]:
         number = shift = 0
         while True:
             if at >= len(data):
-                raise ValueError("an HdrHistogram that breaks off")
+                raise ValueError("a truncated HdrHistogram")
             byte = data[at]
             at += 1
             if shift == 56:

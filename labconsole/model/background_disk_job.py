@@ -26,7 +26,7 @@ class DiskBeside(StrictModel):
     @model_validator(mode="after")
     def _some_time(self) -> Self:
         if self.to_s < self.from_s + 1:
-            raise ValueError("to_s is not after from_s | allowed: a second later and more")
+            raise ValueError("to_s is not after from_s | allowed: at least a second later")
         return self
 
     @property

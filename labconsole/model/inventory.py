@@ -284,7 +284,7 @@ def _check_references(inventory: Inventory) -> None:
     _check_host(inventory, fail)
     for name, node in inventory.nodes.items():
         if node.clock_error_ns is not None and node.clock_keeper is not None:
-            message = "is declared, and clock_keeper is to tell it"
+            message = "cannot be declared together with clock_keeper, which measures it"
             fail(("nodes", name, "clock_error_ns"), message, node.clock_error_ns, "one of the two")
         if node.capture_stamps == "nic" and "sink" not in node.roles:
             fail(("nodes", name, "capture_stamps"), "only a sink captures", "nic", "at a node with the role sink")

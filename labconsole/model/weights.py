@@ -16,7 +16,7 @@ Weights = tuple[int, ...]
 def _weights(value: Any) -> Weights:
     parts = value.split(":") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or len(parts) < 2:
-        raise ValueError("are not weights | allowed: one of each guest, such as 30:1")
+        raise ValueError("are not weights | allowed: one for each guest, such as 30:1")
     try:
         found = tuple(int(each) for each in parts if not isinstance(each, (bool, float)))
     except (TypeError, ValueError):
@@ -43,7 +43,7 @@ class WeightSteps(StrictModel):
     @model_validator(mode="after")
     def _alike(self) -> Self:
         if len({len(each) for each in self.steps}) > 1:
-            raise ValueError("steps are not of equally many guests | allowed: as many weights in each")
+            raise ValueError("steps have different numbers of guests | allowed: the same number of weights in each")
         return self
 
     @property

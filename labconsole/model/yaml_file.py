@@ -280,7 +280,7 @@ def _refuse_other_kind(model: type[BaseModel], data: CommentedMap, path: Path) -
         return
     for name, (other, keys) in FILE_KINDS.items():
         if name != model.__name__ and not keys.isdisjoint(data):
-            raise ConfigError(f"is {other}, and {own} is needed here", file=str(path))
+            raise ConfigError(f"is {other}; expected: {own}", file=str(path))
 
 
 MOST_SHOWN = 20

@@ -83,7 +83,7 @@ class GuestDisks(NetworkChange, do="guest_disks"):
         except OSError as exc:
             if exc.errno != errno.ENOSPC:
                 raise
-            raise WireError("no_space", "%s became full while guests' disks were made" % self.place) from None
+            raise WireError("no_space", "%s became full while guests' disks were created" % self.place) from None
 
     def _make(self, path: str, mib: int) -> None:
         if not self.files:
@@ -101,7 +101,7 @@ class GuestDisks(NetworkChange, do="guest_disks"):
         if wanted_mib + SPARE_MIB > free_mib:
             raise WireError(
                 "no_space",
-                "no room on disk: %s has %d MiB left; %d guests' disks need %d MiB, and %d MiB are to stay free"
+                "no room on disk: %s has %d MiB left; %d guests' disks need %d MiB, and %d MiB must stay free"
                 % (self.place, free_mib, len(self.disks), wanted_mib, SPARE_MIB),
             )
 

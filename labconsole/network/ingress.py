@@ -22,7 +22,7 @@ def require_no_ingress(route: Any, interface: str) -> int:
     """Return the number of an interface without an ingress queue. Raises WireError if it has one or does not exist."""
     index = require_link_index(route, interface)
     if _has_ingress(route, index):
-        raise WireError("exists", "interface %s has an ingress queueing discipline already" % interface)
+        raise WireError("exists", "interface %s already has an ingress queueing discipline" % interface)
     return index
 
 

@@ -196,7 +196,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
             self._early.append(message)
             self._early_bytes += len(line)
         else:
-            raise WireError("bad_line", "too much data arrived before anything was asked")
+            raise WireError("bad_line", "too much data arrived before the first request")
 
     def _read_hello(self, line: bytes) -> None:
         # A greeting without a line feed precedes the hello on its line.

@@ -226,12 +226,12 @@ def refusal(hop: JumpHost, shown: UntrustedKey | None, accept: str, *, revoked: 
     bad = "".join(f"; {sentence}" for sentence in known.bad_lines[:3])
     if not known.lines:
         return (
-            f"the host key of {where} is in no known_hosts file{showed}; compare its fingerprint, "
+            f"the host key of {where} is not in any known_hosts file{showed}; compare its fingerprint, "
             f"then accept it once by: {accept}{bad}"
         )
     path, number = known.lines[0]
     remove = shlex.join(["ssh-keygen", "-R", where, "-f", path])
     return (
-        f"the host key of {where} is not the one in {path} line {number}{showed}: the host was installed anew, or "
-        f"another one answers in its place; if you know why, forget the old key by: {remove}{bad}"
+        f"the host key of {where} is not the one in {path} line {number}{showed}: the host was reinstalled, or "
+        f"another one answers in its place; if you know why, remove the old key by: {remove}{bad}"
     )

@@ -114,7 +114,9 @@ class NodeLink:
         if isinstance(reply, Refusal):
             raise AgentError(self.name, reply.message, code=reply.code, operation=op, detail=reply.detail)
         if (misfit := request.misfit(reply)) is not None:
-            raise AgentError(self.name, f"the answer to {op} cannot be: {misfit}", code="internal", operation=op)
+            raise AgentError(
+                self.name, f"the answer to {op} does not match the request: {misfit}", code="internal", operation=op
+            )
         return reply
 
     async def measure_clock(self) -> None:

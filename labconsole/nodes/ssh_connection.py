@@ -349,7 +349,7 @@ def _sentence(name: str, inventory: Inventory, hop: JumpHost, witness: HostKeyCl
     if isinstance(exc, ConnectionRefusedError):
         return f"{hop} refuses connections: no SSH server listens there"
     if isinstance(exc, socket.gaierror):
-        return f"{hop}: the name {hop.host} is not known ({exc.strerror})"
+        return f"{hop}: the host name {hop.host} is unknown ({exc.strerror})"
     if isinstance(exc, OSError):
         return f"{hop} cannot be reached: {os.strerror(exc.errno) if exc.errno else clean(exc)}"
     return f"{hop}: {type(exc).__name__}: {clean(exc)}"
@@ -378,4 +378,4 @@ def _locked(hop: JumpHost) -> str:
             continue  # unreadable keys were not tried either; the list above still names them
     if not locked:
         return ""
-    return f"; {', '.join(locked)} has a passphrase, which is not asked for here: ssh-add {locked[0]}"
+    return f"; {', '.join(locked)} has a passphrase, and labconsole does not prompt for it: run ssh-add {locked[0]}"

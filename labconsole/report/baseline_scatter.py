@@ -26,7 +26,7 @@ from labconsole.report.set_up_outliers import (
 )
 
 FEW: Final = (
-    "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
+    "fewer than three occasions do not show how far occasions differ: where packets are lost, a gate finds nothing but "
     "undecided, unless it is given three later ones"
 )
 
@@ -162,6 +162,6 @@ def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
         yield f"occasions of one boot count as one, which makes {fewest} of these {named}; {FEW}"
     elif boots == {1}:
         yield (
-            "all of them are of one boot, and do not tell how far boots differ: a gate on an occasion of another boot, "
+            "all of them are of one boot, and do not show how far boots differ: a gate on an occasion of another boot, "
             "such as of another kernel, is undecided; set the baseline from three boots or more for those"
         )

@@ -122,7 +122,7 @@ def build_differences_table(changes: Changes) -> Table | None:
         "What else differs",
         columns,
         changes.differences,
-        "As the newest run of each side tells it, settings with all values that it had; what is another number "
+        "As the newest run of each side reports it, settings with all values that it had; what is another number "
         "every time is left out.",
     )
 
@@ -197,7 +197,7 @@ def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
     for facts in side.digest.planned.values():
         if facts.first_set_ups is not None and facts.set_ups != facts.first_set_ups:
             yield (
-                f"Plan {facts.name} asked for {facts.first_set_ups} set-ups at first and for {facts.set_ups} later: "
+                f"Plan {facts.name} requested {facts.first_set_ups} set-ups at first and {facts.set_ups} later: "
                 "what is added after a look makes false findings more frequent."
             )
     if side.missing_set_ups:

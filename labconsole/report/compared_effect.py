@@ -40,7 +40,7 @@ NOTHING_LOST: Final = "both sides forwarded all that they were offered"
 ONE_FULL: Final = "one side forwarded all that it was offered"
 LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
 ONE_WITH_FEW: Final = (
-    f"one occasion beside fewer than {FEWEST_OTHERS} does not tell a change from an occasion of another kind"
+    f"one occasion compared with fewer than {FEWEST_OTHERS} cannot distinguish a change from an unusual occasion"
 )
 OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
 

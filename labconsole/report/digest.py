@@ -85,7 +85,7 @@ def format_request(record: Json) -> tuple[str, str]:
     """The request as findings name it: platform and frame size, and the means of measurement."""
     requested = record["requested"]
     size = _format_size(requested) + (" with FCS" if requested[INCLUDES_FCS] else "")
-    background = "" if requested["background"] == "none" else f" beside {requested['background']}"
+    background = "" if requested["background"] == "none" else f", background {requested['background']}"
     load = _format_target(requested)
     return f"{requested['platform']}, {size}", f"{requested['sources']} × {load}{background}"
 

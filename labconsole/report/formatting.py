@@ -163,7 +163,7 @@ def format_design_point(point: DesignPointLike) -> str:
     """Format ``raw, 64 B, 1 × 100 Mbit/s``."""
     target = format_target_number(None if point.target_bps == "max" else point.target_bps, point.frame)
     unit = " Mbit/s" if target[:1].isdigit() and not target.endswith("ns") else ""
-    background = "" if point.background == DEDICATED else f", beside {point.background}"
+    background = "" if point.background == DEDICATED else f", background {point.background}"
     return f"{point.platform}, {format_frame_size(point.frame)}, {point.sources} × {target}{unit}{background}"
 
 

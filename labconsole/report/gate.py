@@ -180,7 +180,7 @@ def _refuse_alike(points: Sequence[FilePoint]) -> None:
         if key in seen:
             raise ConfigError(
                 f"points {seen[key]} and {point.plan_point} of the plan differ in generator or observe alone, which a "
-                "gate does not tell apart"
+                "gate does not distinguish"
             )
         seen[key] = point.plan_point
 

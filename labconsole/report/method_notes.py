@@ -33,8 +33,8 @@ BACKGROUNDS = {
     "idle": "a second guest that does nothing",
     "light": "stress --cpu 1 in the second guest",
     "heavy": "stress --cpu 8 --vm 4 in the second guest",
-    "forwarding-50": "64-byte frames through the second guest, at 50 % of the platform's maximum beside an idle one",
-    "forwarding-95": "64-byte frames through the second guest, at 95 % of the platform's maximum beside an idle one",
+    "forwarding-50": "64-byte frames through the second guest, at 50 % of the platform's maximum with an idle one",
+    "forwarding-95": "64-byte frames through the second guest, at 95 % of the platform's maximum with an idle one",
 }
 
 
@@ -121,20 +121,20 @@ def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[NoteRow]:
         (
             "Set-up and block",
             "a set-up is one actual setting-up of a platform with a background (one boot of its guests); a block holds "
-            "each of them once, set up anew, in a random order, and every second block in that of the block before it "
+            "each of them once, set up again, in a random order, and every second block in that of the block before it "
             "backwards. Trials without a block are one set-up",
         ),
         (
             "Course",
             "platform attested, background load placed and proven, counters read, captures listening, sources started "
-            "together, traffic, wait until the counters stand still, captures counted, counters read again, platform "
-            "attested again. Learning frames go before the first trial of a set-up (RFC 2544 section 23)",
+            "together, traffic, wait until the counters no longer change, captures counted, counters read again, "
+            "platform attested again. Learning frames go before the first trial of a set-up (RFC 2544 section 23)",
         ),
         ("Watching the unit under test", format_tally(Counter({OBSERVED.get(w, w): n for w, n in observed.items()}))),
         ("Calibration of the instrument", format_tally(digest.said.get("calibration"))),
         (
             "Verdicts",
-            "every run is valid, suspect (it stands, with a named doubt) or invalid. Invalid runs enter no mean, "
+            "every run is valid, suspect (it counts, with a named doubt) or invalid. Invalid runs enter no mean, "
             "suspect ones do; both are counted below with their reasons",
         ),
     ]
@@ -153,7 +153,7 @@ def _describe_planned_set_ups(digest: Digest) -> list[NoteRow]:
         "runs do not show whether set-ups were added, or measuring was stopped, because of the results; that would "
         "make false findings more frequent than stated here"
     )
-    return [("Set-ups asked for", "; ".join(changes))]
+    return [("Requested set-ups", "; ".join(changes))]
 
 
 def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[NoteRow]:

@@ -140,7 +140,7 @@ def inline_svg(svg: str, name: str, title: str) -> str:
 def _summary(digest: Digest, kept: RunSample) -> str:
     runs = len(kept.entered)
     return (
-        f"{runs} run{'' if runs == 1 else 's'} on testbed {format_names(digest, 'testbed')}, taken from "
+        f"{runs} run{'' if runs == 1 else 's'} on testbed {format_names(digest, 'testbed')}, measured from "
         f"{digest.first} to {digest.last} by {format_names(digest, 'operator')}. Every number follows from the raw "
         f"counts of these runs; `labconsole verify` computes them again."
     )
@@ -161,8 +161,8 @@ def _experiments_summary(material: Material) -> str:
     begun = sorted(each.started_at for each in every)
     testbeds = ", ".join(sorted({each.testbed for each in every}))
     return (
-        f"{', '.join(counted)} on testbed {testbeds}, taken from {begun[0]} to {begun[-1]}. Every number follows from "
-        f"what these records say was seen; `labconsole verify` computes them again."
+        f"{', '.join(counted)} on testbed {testbeds}, measured from {begun[0]} to {begun[-1]}. Every number follows "
+        "from what these records say was seen; `labconsole verify` computes them again."
     )
 
 
@@ -176,7 +176,7 @@ def _exclusions(kept: RunSample) -> str:
     return (
         f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, "
         "from a pilot, for telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the "
-        f"instrument can measure. {kept.suspect} of those that enter are suspect: they stand, "
+        f"instrument can measure. {kept.suspect} of those that enter are suspect: they count, "
         f"with a doubt named in their record."
     )
 

@@ -138,7 +138,7 @@ def format_none_valid(platforms: Iterable[str]) -> str:
 
 def format_one_platform(what: str) -> str:
     """Why there is nothing to compare."""
-    return f"no two platforms with guests were asked {what}"
+    return f"no two platforms with guests were measured with {what}"
 
 
 def judge_all_different(pairs: Sequence[ToolPair]) -> Confirmation:

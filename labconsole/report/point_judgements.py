@@ -175,7 +175,7 @@ def describe_excluded(missing: int) -> str:
 
 def describe_unfinished(taken: int, planned: int) -> str:
     """Describe a point that is not finished."""
-    return f"{taken} of {planned} trials have been taken: replay goes on where it ended"
+    return f"{taken} of {planned} trials have been measured: replay resumes where it ended"
 
 
 def _figures(change: ComparedEffect, margin_ratio: float) -> str:

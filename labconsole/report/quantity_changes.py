@@ -32,10 +32,10 @@ from labconsole.report.compared_effect import (
 )
 from labconsole.report.measured_points import UNIFORM, MeasuredPoint, QuantityKey
 
-UNKNOWN_SET_UPS: Final = "which set-ups the trials were taken in is not known"
+UNKNOWN_SET_UPS: Final = "the set-ups of the trials are not known"
 SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"
 DIFFERENT_PROGRAMS: Final = "the programs in the guests are not the same"
-NONE_REACHED: Final = "not even the lowest load met the goal"
+NONE_REACHED: Final = "the goal was not met even at the lowest load"
 SOME_FULL: Final = "some trials lost nothing of all that could be offered, and others did"
 ONE_LINK_LIMITED: Final = f"one side is {HELD}"
 SOME_LINK_LIMITED: Final = f"{HELD} in some trials, and not in others"

@@ -34,7 +34,7 @@ from labconsole.report.set_up_outliers import describe_change_outlier, name_set_
 
 BASELINE_ONLY: Final = "the baseline has it, and no trial here that enters a mean"
 MORE_INVALID: Final = (
-    "more trials are invalid than in the baseline, perhaps for what has changed: see why they are, or take them again "
+    "more trials are invalid than in the baseline, perhaps for what has changed: see why they are, or repeat them "
     "with replay"
 )
 NOT_COMPARED: Final = "nothing that its trials measured was compared"
@@ -183,7 +183,9 @@ def _judgement(
     before, after = change.before, change.after
     if "none" in after.bounds and "none" not in before.bounds:
         dead = sum(value.bound == "none" for value in after.values)
-        return Judgement("worse", f"not even the lowest load met the goal in {dead} of {len(after.values)} searches")
+        return Judgement(
+            "worse", f"the goal was not met even at the lowest load in {dead} of {len(after.values)} searches"
+        )
     if change.why == NOTHING_LOST and before.mean is not None and after.mean is not None:
         as_much = after.mean.mean >= before.mean.mean / (1 + margin_ratio)
         return judge_full_load(len(after.values), missing, as_much=as_much)

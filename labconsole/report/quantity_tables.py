@@ -79,7 +79,7 @@ def build_quantities_table(changes: Changes) -> Table | None:
         return None
     return build_table(
         "quantities",
-        f"Beside forwarding trials: {changes.after.words} against {changes.before.words}",
+        f"Trials of other kinds: {changes.after.words} against {changes.before.words}",
         COLUMNS,
         changes.quantities.changes,
         "Means over set-ups; a change is after / before − 1, on the logarithm. Would have shown: the smallest "

@@ -158,7 +158,7 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
         if said.setdefault(unit, test(run)) == test(run):
             continue
         if not run.plan_hash:
-            return f"the repetitions of {run.platform} beside {run.background}"
+            return f"the repetitions of {run.platform} with background {run.background}"
         return f"{'the pilot (block 0) of ' if piloted else ''}plan {run.plan_hash}"
     return None
 

@@ -41,9 +41,9 @@ def check_driver(module: ModuleType, name: str, options: Mapping[str, Any] | Non
     about = getattr(made, "about", None)
     assert isinstance(about, DriverInfo), "DRIVER.about is not a DriverInfo"
     assert about.name == name, f"DRIVER.about.name is {about.name!r}, and hosts.yaml would have {name!r}"
-    assert about.summary and about.tried, "DRIVER.about says nothing in summary or tried"
+    assert about.summary and about.tried, "DRIVER.about has an empty summary or tried"
     assert issubclass(about.Options, BaseModel), "DRIVER.about.Options is not a pydantic model"
-    assert about.Options.model_config.get("extra") == "forbid", "Options takes options that it does not know"
+    assert about.Options.model_config.get("extra") == "forbid", "Options accepts unknown options"
     driver = made("platform", dict(options or {}))
     try:
         made("platform", {**(options or {}), UNKNOWN_OPTION: 1})
@@ -67,7 +67,7 @@ def check_exporter(module: ModuleType, store: str | Path) -> None:
     kind = bytes if binary else str
     with open_store(str(store), write=False) as opened:
         runs = opened.list()
-        assert runs, f"{store} holds no run to try it on"
+        assert runs, f"{store} has no run to test it with"
         for chosen in (None, runs[:1], _none(runs)):
             parts = list(module.parts(ChosenRuns(opened, chosen, lambda problem: None)))
             wrong = next((part for part in parts if not isinstance(part, kind)), None)
@@ -82,11 +82,11 @@ def check_units(module: ModuleType, store: str | Path) -> None:
     """Check report units in a report on everything in a store."""
     units = getattr(module, "UNITS", None)
     assert isinstance(units, tuple) and units, f"{module.__name__} has no tuple UNITS"
-    assert all(isinstance(unit, ReportUnit) for unit in units), "UNITS holds something else than ReportUnit"
+    assert all(isinstance(unit, ReportUnit) for unit in units), "UNITS contains something other than ReportUnit"
     ours = report_units(outside=False)
     taken = {unit.name for unit in ours}
     for unit in units:
-        assert unit.name not in taken, f"there is a unit {unit.name} already"
+        assert unit.name not in taken, f"a unit {unit.name} already exists"
         taken.add(unit.name)
     with open_store(str(store), write=False) as opened:
         theirs = [replace(unit, plugin=module.__name__) for unit in units]

@@ -36,23 +36,25 @@ def check_experiment(
     except ValidationError:
         pass
     else:
-        raise AssertionError("FACTORS takes a key that it does not know")
+        raise AssertionError("FACTORS accepts an unknown key")
     assert kind.name == name, f"its records are of kind {kind.name!r}, and the plan's key is {name!r}"
     asked = (name, model.model_validate(dict(factors)))
     with_it = replace(plan.resolved(inventory), experiments=(asked,))
     with tempfile.TemporaryDirectory() as place, open_store(f"{place}/runs.sqlite") as store:
         made = module.EXPERIMENT(store)
         steps, again, salted = (made.steps(with_it, None, salt) for salt in ("", "", "occasion"))
-        assert steps, "it makes no step of these factors"
+        assert steps, "it builds no step from these factors"
         hashes = [step.hash for step in steps]
-        assert len(set(hashes)) == len(hashes), "two steps have one hash"
-        assert [step.hash for step in again] == hashes, "a step's hash is another one each time"
+        assert len(set(hashes)) == len(hashes), "two steps have the same hash"
+        assert [step.hash for step in again] == hashes, "a step's hash differs from call to call"
         assert not {step.hash for step in salted} & set(hashes), "a salt does not change the hashes of steps"
         for step in steps:
             assert step.request.platform in inventory.platforms, f"{step.request.platform} is not a platform"
             words, durations_s = step.describe(), step.durations_s(inventory)
             assert isinstance(words, str) and words and "\n" not in words, "describe() is not one line"
-            assert durations_s and all(each > 0 for each in durations_s), "durations_s() says nothing of its trials"
+            assert durations_s and all(each > 0 for each in durations_s), (
+                "durations_s() gives no duration of its trials"
+            )
         assert not made.stored(steps, inventory.fingerprint()), "it finds stored steps in an empty store"
         assert not made.earlier(inventory.fingerprint()), "it finds earlier steps in an empty store"
     recompute = getattr(module, "RECOMPUTE", None)

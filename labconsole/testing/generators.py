@@ -30,7 +30,7 @@ def check_generator(module: ModuleType, name: str, *, python: str = sys.executab
     The import sees only the standard library of ``python`` and the agent's archive; give it a Python 3.9 if there is
     one. To test what the generator sends, measure with it.
     """
-    assert name not in BUILT_IN, f"there is a generator {name} already"
+    assert name not in BUILT_IN, f"a generator {name} already exists"
     try:
         made = generator_of(module, name)
     except PluginError as exc:

@@ -78,7 +78,7 @@ def rate_doubts(
         return
     if known.maximum_pps is not None:
         bounds = {f"the generator of {known.source}": known.maximum_pps, **bounds}
-    yield from _beyond(known, point, intended_pps, "asked for", bounds)
+    yield from _beyond(known, point, intended_pps, "requested", bounds)
 
 
 def _sink_bounds(known: StreamEnvelope) -> dict[str, float]:

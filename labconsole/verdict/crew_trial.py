@@ -62,7 +62,7 @@ def sink_reasons(sink: SinkRecord | RouteSinkRecord, whose: str, limits: Toleran
     if beyond_usual(strangers, control, sink.captured_packets) > limits.foreign_packets:
         detail = (
             f"{where}: {strangers} packets are not {whose}: {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
+            f"{sink.other_packets} of no flow"
         )
         detail += f", of these {control} of control traffic" if control else ""
         yield reason("foreign_frames", detail, node=sink.node, packets=strangers)

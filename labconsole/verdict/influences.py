@@ -61,7 +61,7 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             detail += (
                 "counted"
                 + numbers_doubt(record)
-                + "; sequence numbers and the sample of delays are of what was captured"
+                + "; sequence numbers and the sample of delays are from what was captured"
             )
             figures = {"stream": record.name, "dropped_packets": record.capture.dropped_packets}
             found.append(_entry(raw.stream.sink.node, "capture_incomplete", detail, **figures))

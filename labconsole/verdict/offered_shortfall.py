@@ -60,14 +60,14 @@ def find_shortfall_causes(
     moved = driver_growth(seen, node, "", interface)
     paused = {name: n for name, n in pauses(seen, node, interface).items() if "tx" not in name.lower()}
     if paused:
-        yield Cause("flow_control", f"flow control held it back ({_format_counters(paused)})", {"counters": paused})
+        yield Cause("flow_control", f"flow control throttled it ({_format_counters(paused)})", {"counters": paused})
     busy = {name: n for name, n in moved.items() if BUSY.search(name.lower())}
     for kind, grown in qdisc_growth(seen, node, "", interface):
         if grown.requeues:
             busy[f"qdisc_{kind}.requeues"] = grown.requeues
         if kind in SHAPERS and grown.overlimits:
             figures = {"qdisc": kind, "overlimits": grown.overlimits}
-            yield Cause("shaper", f"the queueing discipline {kind} on {interface} held packets back", figures)
+            yield Cause("shaper", f"the queueing discipline {kind} on {interface} delayed packets", figures)
     if raw.generated is not None and raw.generated.errors:
         busy["generator.errors"] = raw.generated.errors
     if busy:

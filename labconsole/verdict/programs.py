@@ -18,5 +18,5 @@ def program_reasons(program: ProgramRecord | None) -> Iterator[Reason]:
         detail = f"the guests that worked have {len(program.sha256)} different files of {program.name} ({digests})"
         yield reason("programs_differ", detail, sha256=list(program.sha256))
     if program.unknown:
-        detail = f"which file {program.name} is could not be told of {program.unknown} of the guests that worked"
+        detail = f"the file of {program.name} is unknown for {program.unknown} of the guests that worked"
         yield reason("not_observed", detail, unknown=program.unknown)

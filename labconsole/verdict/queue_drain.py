@@ -59,7 +59,7 @@ class QueueDrain:
         """Readable description."""
         return (
             f"{self.late_packets} of {self.packets} packets arrived late, the last {self.buffer_s:.3f} s after "
-            f"sending had ended: a buffer on the way held them, and the trial is short compared with it"
+            f"sending had ended: a buffer on the path delayed them, and the trial is short compared with it"
         )
 
     @property

@@ -13,12 +13,12 @@ def telemetry_extension(work: WorkWitness | None) -> dict[str, Figures]:
     """The record's extension; empty if the trial was no telemetry trial, or the node reported nothing."""
     if work is None:
         return {}
-    code, message = work.refused or ("failed", "the node did not tell it")
+    code, message = work.refused or ("failed", "the node did not report it")
     if work.done is not None:
         try:
             recorded = WorkRecord.model_validate({"node": work.node, **work.done.to_wire()})
         except ValidationError as exc:
-            code, message = "failed", f"what the node told cannot be kept: {exc.errors()[0]['msg']}"
+            code, message = "failed", f"the values that the node reported are invalid: {exc.errors()[0]['msg']}"
         else:
             return {EXTENSION: recorded.model_dump(mode="json")}
     refused = WorkRefused(node=work.node, refused=WorkRefusal(code=code, message=message[:400]))

@@ -19,9 +19,9 @@ def timekeeper_reasons(seen: TimekeeperRecord, shortest_s: float, limits: Tolera
     ``shortest_s``: the shortest measured time; a step of the clock changes each time by its full amount.
     """
     for sender in seen.doubled:
-        yield reason("mark_forged", f"a mark of {sender} came twice", node=seen.node, copy=sender)
+        yield reason("mark_forged", f"a mark of {sender} arrived twice", node=seen.node, copy=sender)
     if seen.strange_packets:
-        detail = f"{seen.strange_packets} pings to {seen.address} are nobody's mark"
+        detail = f"{seen.strange_packets} pings to {seen.address} match no mark"
         yield reason("mark_forged", detail, node=seen.node, packets=seen.strange_packets)
     if seen.dropped_packets:
         detail = f"the timekeeper's kernel dropped {seen.dropped_packets} packets that may have been marks"

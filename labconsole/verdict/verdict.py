@@ -56,7 +56,8 @@ def judge(
             reasons.append(
                 reason(
                     "counter_froze",
-                    f"{record.name}: the counter at {format_hop(hop)} stood still; packets passed before and after it",
+                    f"{record.name}: the counter at {format_hop(hop)} did not change; packets passed before and after "
+                    "it",
                     stream=record.name,
                     hop=hop,
                 )
@@ -139,7 +140,7 @@ def _judge_off_target(
         return reason("offered_over", f"{amounts}above the intended {record.intended_packets}", **evidence)
     causes = list(find_shortfall_causes(seen, raw, request, limits))
     failed = raw.generated.error_text if raw.generated is not None else None
-    why = "; ".join(cause.detail for cause in causes) or failed or "nothing shows what held the source back"
+    why = "; ".join(cause.detail for cause in causes) or failed or "nothing shows what slowed the source down"
     return reason(
         "offered_short",
         f"{amounts}short of the intended {record.intended_packets}: {why}",

@@ -31,7 +31,7 @@ class CountedFlow(Message):
     def check_fields(self) -> None:
         """Check that the bins are in order, and that their sums match the totals."""
         if not len(self.bins) == len(self.bin_packets) == len(self.bin_bytes):
-            raise bad("bins", "has not as many items as bin_packets and bin_bytes")
+            raise bad("bins", "must have as many items as bin_packets and bin_bytes")
         if any(later <= earlier for earlier, later in zip(self.bins, self.bins[1:])):
             raise bad("bins", "is not in ascending order")
         if sum(self.bin_packets) + self.outside_packets != self.packets:

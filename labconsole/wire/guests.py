@@ -127,7 +127,7 @@ class AskGuests(Request[AskedGuests], op="guest.ask_all"):
 
     def misfit(self, reply: AskedGuests) -> Optional[str]:
         requested, answered = ([each.guest for each in side] for side in (self.asked, reply.guests))
-        return None if requested == answered else "its guests are not those that were asked, in their order"
+        return None if requested == answered else "its guests are not the requested ones in the requested order"
 
 
 class GuestState(Message):

@@ -44,7 +44,7 @@ class TrialTold(Message):
     def check_fields(self) -> None:
         """Check that the block is at most the number of set-ups."""
         if self.block is not None and self.set_ups is None:
-            raise bad("block", "is told without set_ups")
+            raise bad("block", "is given without set_ups")
 
 
 class TrialNow(TrialTold):

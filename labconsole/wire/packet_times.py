@@ -131,7 +131,7 @@ class StreamTimes(Message):
             if low is not None and high is not None and low > high:
                 raise bad("last_ns", "or delay_max_ns is before the first")
         if self.delay_sum_ns is not None and not self.packets:
-            raise bad("delay_sum_ns", "is of no packets")
+            raise bad("delay_sum_ns", "is given without packets")
 
 
 class XdpChanges(Message):

@@ -144,7 +144,7 @@ def rising_pairs(most: int) -> Check:
             if type(pair) is not list or len(pair) != 2 or not all(type(each) is int for each in pair):
                 raise bad(where, "has an entry that is not a pair of whole numbers")
             if not last < pair[0] < most or not 0 < pair[1] < S64:
-                raise bad(where, "has numbers that do not rise, or counts of nothing")
+                raise bad(where, "has numbers that do not increase, or counts of zero")
             last = pair[0]
         return [(number, count) for number, count in value]
 

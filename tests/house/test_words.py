@@ -1,7 +1,7 @@
 """The text that people read is what a native reader in this field would write. Other phrases are refused.
 
-Checked are string literals, the prose of README.md and docs/ and, by the lists of tools/house, docstrings, comments and
-the names of modules, classes and functions.
+Checked are string literals, the prose of README.md and docs/ and, by the lists of tools/house, strings, docstrings,
+comments and the names of modules, classes and functions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from house.run import Room, files_of_tree, measure
+from house.run import PINNED, Room, files_of_tree, measure, refused_in_sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "labconsole"
@@ -54,15 +54,6 @@ PLACES = sorted(
     if path.suffix == ".py" or (path / "__init__.py").exists()
 )
 """Every room, and the modules beside them."""
-
-PINNED = frozenset(
-    {
-        "experiments/forwarding/units/paper_comparison.py",
-        "experiments/forwarding/units/spread.py",
-        "report/reference.py",
-    }
-)
-"""Modules whose words stand in tables of bundles, which are compared byte for byte when they are made again."""
 
 PAGES: tuple[str, ...] = (
     "README.md",
@@ -196,6 +187,15 @@ def rooms() -> dict[str, Room]:
 
 def test_docstrings_and_comments_have_no_refused_word(rooms):
     assert {name: room.words["docs"] for name, room in rooms.items() if room.words["docs"]} == {}
+
+
+def test_strings_have_no_refused_word(rooms):
+    assert {name: room.words["strings"] for name, room in rooms.items() if room.words["strings"]} == {}
+
+
+def test_values_and_pinned_captions_are_no_sentences():
+    strings = ["stands", "-flow-beside", "asked for", "; told = 1 }}", "it stands", " beside ", "who was told = 1"]
+    assert [refused_in_sentence(text) for text in strings] == [0, 0, 0, 0, 1, 1, 1]
 
 
 def test_refused_names_become_fewer(rooms):

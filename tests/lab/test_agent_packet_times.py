@@ -259,7 +259,7 @@ def test_another_xdp_program_is_not_replaced(chain: DropChain, sink: AgentProces
         there = attached(chain)
         assert there is not None and there[0] == mode
         refused = sink.error("packet_times.start", ports=PORTS, by=GENERIC_XDP)
-        assert refused["code"] == "busy" and "k0 has an XDP program already" in refused["message"]
+        assert refused["code"] == "busy" and "k0 already has an XDP program" in refused["message"]
         assert (attached(chain), programs()) == (there, before)
         chain.sink.run(sys.executable, XDP_DROP, "k0", "off", *words)
     start(sink, by=GENERIC_XDP)

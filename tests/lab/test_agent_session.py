@@ -82,7 +82,10 @@ def test_a_port_whose_nic_stamps_nothing_says_so_and_is_not_captured_by_the_kern
     net.pair("a0", "b0")
     assert agent.ok("settings")["interfaces"]["b0"]["stamps"] == {"all_received": False, "clock": None}
     refused = agent.error("capture.start", **agent.capture("b0", directory=str(tmp_path), nic_stamps=True))
-    assert (refused["code"], refused["message"]) == ("not_supported", "tcpdump gets no stamps of this port's NIC")
+    assert (refused["code"], refused["message"]) == (
+        "not_supported",
+        "tcpdump gets no time stamps from this port's NIC",
+    )
     assert list(tmp_path.iterdir()) == []
     change = {"do": "nic_stamps", "interface": "b0"}
     refused = agent.error("net.apply", token="t", changes=[change])

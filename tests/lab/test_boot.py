@@ -70,7 +70,7 @@ def test_a_plan_of_starts_is_resumed_and_summed_up(hosts: Path, tmp_path: Path):
     plan, store = tmp_path / "plan.yaml", tmp_path / "boots.sqlite"
     plan.write_text(PLAN)
     dry = labconsole("replay", str(plan), "--dry-run", hosts=hosts, store=store)
-    assert "4 of 4 boots to take" in dry.stdout
+    assert "4 of 4 boots to measure" in dry.stdout
     done = labconsole("replay", str(plan), "--json", hosts=hosts, store=store)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -84,7 +84,7 @@ def test_a_plan_of_starts_is_resumed_and_summed_up(hosts: Path, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("platform", "start", "why"),
-    [("raw", "hot", "has no guests that could be started"), ("container", "cold", "nothing can be cold")],
+    [("raw", "hot", "has no guests to start"), ("container", "cold", "nothing can be cold")],
 )
 def test_what_cannot_be_is_refused_in_words(hosts: Path, tmp_path: Path, platform: str, start: str, why: str):
     argv = ["experiment", "boot", "--platforms", platform, "--start", start]

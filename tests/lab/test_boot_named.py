@@ -193,7 +193,7 @@ def test_a_container_that_runs_already_is_refused_and_goes_on(hosts: Told, tmp_p
         argv = ["experiment", "boot", "--platforms", "lxc", "--guests", "2", "--start", "cold"]
         done = labconsole(*argv, hosts=testbed, store=tmp_path / "boots.sqlite")
         assert done.returncode not in (0, 2)
-        assert f"{name} runs already, and a start-up time is taken of guests that do not" in done.stderr
+        assert f"{name} runs already, but a start-up time is measured only from guests that are off" in done.stderr
         assert states(testbed) == ["STOPPED", "RUNNING"]
     finally:
         in_uut(testbed, "lxc-stop", "-P", str(path), "-n", name, "-k")
@@ -255,10 +255,10 @@ def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
     with begun("first", "sleep 1000"):
         done = labconsole("replay", str(plan), hosts=testbed, store=store)
     assert "Traceback" not in done.stderr
-    again = [line for line in done.stderr.splitlines() if "invalid, so it is taken again: " in line]
+    again = [line for line in done.stderr.splitlines() if "invalid, so it will be repeated: " in line]
     assert len(again) == 2, done.stderr
     assert any("guests_missing" in line for line in again)
-    assert any("the guest that is thrown away before a hot start: " in line for line in again)
+    assert any("the guest that is discarded before a hot start: " in line for line in again)
     listed = labconsole("experiment", "boot", "--list", store=store).stdout
     assert "not_measured" in listed and "guests_missing" in listed
     assert labconsole("verify", store=store).returncode == 0

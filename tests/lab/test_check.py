@@ -272,7 +272,7 @@ def test_a_host_key_that_nobody_knows_is_said_to_be_that(inventory, all_told, tm
     results = check(inventory.model_copy(update={"defaults": defaults}), tmp_path / "s.sqlite")
     assert all_told(results)
     assert failures(results) == {(name, node) for name in ("ssh.login", "ssh.host_key") for node in inventory.nodes}
-    assert "is in no known_hosts file" in results["ssh.host_key", "uut"].evidence
+    assert "is not in any known_hosts file" in results["ssh.host_key", "uut"].evidence
     assert "fingerprint" in results["ssh.host_key", "uut"].hint
 
 
@@ -319,7 +319,7 @@ def test_while_somebody_else_holds_a_node_nothing_is_checked_and_who_it_is_is_to
             try:
                 await other.connect()
                 await asked(other.links["uut"], "lease.take", {"owner": "ann@desk", "purpose": "her thesis"})
-                with pytest.raises(MeasurementError, match=r"uut is held by ann@desk since .* UTC for her thesis"):
+                with pytest.raises(MeasurementError, match=r"uut is leased by ann@desk since .* UTC for her thesis"):
                     await session.check(fix=True)
                 return {name: [c.op for c in live.history.commands] for name, live in session.telemetry.nodes.items()}
             finally:

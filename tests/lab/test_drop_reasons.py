@@ -78,7 +78,7 @@ def test_a_loss_is_explained_where_it_is_asked_for_and_only_there(testbed, losin
         assert sum(told.values()) == hop["lost_packets"] > 0
     # Whether it was asked for is no other testbed: its runs are the same point of the same plan.
     again = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=store)
-    assert "0 of 1 trial to take" in again.stdout
+    assert "0 of 1 trial to measure" in again.stdout
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_voids_the_trial(hosts: Path, tmp_path: Path):
         (("--guests", "2", "--disk", "cpu-pi"), "disk-mixed"),
         (("--guests", "1", "--disk", "disk-mixed", "--disk-to", "8", "--disk-from", "4"), "no guest that sends"),
         (("--guests", "2", "--disk", "disk-mixed", "--disk-to", "30"), "too few bins"),
-        (("--guests", "2", "--disk-to", "30"), "no use without a job"),
+        (("--guests", "2", "--disk-to", "30"), "only applies to a job"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(hosts: Path, tmp_path: Path, words: tuple[str, ...], complaint: str):

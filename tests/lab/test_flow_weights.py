@@ -218,11 +218,11 @@ def test_a_trial_that_ends_early_leaves_no_queue(hosts: Path, tmp_path: Path, ho
     [
         (("--guests", "2", "--weights", "fast"), "are not weights"),
         (("--guests", "2", "--weights", "1:0"), "whole numbers from 1"),
-        (("--guests", "3", "--weights", "1:1"), "weights are of 2 guests"),
-        (("--guests", "2", "--weights", "1:1,1:1:1"), "equally many guests"),
+        (("--guests", "3", "--weights", "1:1"), "weights are for 2 guests"),
+        (("--guests", "2", "--weights", "1:1,1:1:1"), "different numbers of guests"),
         (("--guests", "2", "--weights", "1:1,1:2", "--bin", "0.5"), "--bin leaves fewer"),
         (("--guests", "2", "--weights", "1:1,1:2,2:1", "--weights-every", "6", "--bin", "0.1"), "ends before"),
-        (("--guests", "2", "--weights-every", "2"), "no use without weights"),
+        (("--guests", "2", "--weights-every", "2"), "only applies to weights"),
         (("--platforms", "raw", "--guests", "2", "--weights", "1:1", "--bin", "0.1"), "no interface"),
     ],
 )

@@ -367,18 +367,20 @@ def test_what_the_bare_host_cannot_be_asked_keeps_no_other_platform_of_a_plan_fr
     )
     dry = labconsole("replay", str(plan), "--dry-run", hosts=hosts, store=store)
     assert dry.returncode == 0, dry.stderr
-    assert "rings: 1 of 2 flows to take (0 stored already)" in dry.stdout
+    assert "rings: 1 of 2 flows to measure (0 already stored)" in dry.stdout
     what = "raw: 2 guests in a ring, each sends to the next over TCP"
     why = f"{what}: pattern: processes of the bare host have no interface and no network stack of their own"
     assert f"cannot be measured: {why}" in dry.stdout, dry.stdout
     done = labconsole("replay", str(plan), hosts=hosts, store=store)
     assert done.returncode == 1
-    assert "1 taken" in done.stdout and f"not measured: {why}" in done.stdout, done.stdout
+    assert "1 measured" in done.stdout and f"not measured: {why}" in done.stdout, done.stdout
     (record,) = stored(store)
     assert record.requested.platform == "container"
     retake = ["--retake"] if record.verdict.status == "valid" else []
     again = labconsole("replay", str(plan), *retake, "--dry-run", hosts=hosts, store=store)
-    assert "rings: 0 of 2 flows to take (1 stored already)" in again.stdout, "what cannot be measured breaks no block"
+    assert "rings: 0 of 2 flows to measure (1 already stored)" in again.stdout, (
+        "what cannot be measured breaks no block"
+    )
 
 
 @pytest.mark.alone

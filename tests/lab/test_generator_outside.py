@@ -124,7 +124,7 @@ def test_what_goes_wrong_is_said_in_words(agent: AgentProcess, generator: str, w
     [
         ("unready", "generator_failed", "generator unready cannot send on a0: PermissionError: [Errno 1] no luck"),
         ("absent", "generator_import", "generator absent cannot be imported on this node: KeyError"),
-        ("unheard", "generator_missing", "this console has sent no generator unheard along"),
+        ("unheard", "generator_missing", "this console did not send a generator unheard"),
     ],
 )
 def test_one_that_cannot_begin_says_why(agent: AgentProcess, generator: str, code: str, words: str) -> None:

@@ -156,7 +156,7 @@ def test_a_second_container_that_runs_where_there_is_to_be_none_is_refused(guest
     on_uut(guests, "lxc-start -P {path} -n {second} -d".format(**told))
     try:
         said = refused(guests.hosts_file, store, "lxc")
-        assert "{second} runs beside {first}, and {second} may run only with a background load".format(**told) in said
+        assert "{second} runs next to {first}, and {second} may run only with a background load".format(**told) in said
     finally:
         on_uut(guests, "lxc-stop -P {path} -n {second} -k".format(**told))
 

@@ -101,8 +101,10 @@ def test_what_a_guest_that_went_off_by_itself_left_is_told_and_removed_when_its_
     guest = f"{made.parent.name}-first"
     lxc(made, "lxc-stop", "-k", "-n", guest)
     told, _ = running.communicate(timeout=120)
-    assert re.search(rf"guest {guest} went off before /var/labconsole-disk-[0-9a-f]{{8}}-g1 was removed", told), told
-    assert "invalid, so it is taken again: guests_missing" in told
+    assert re.search(rf"guest {guest} was turned off before /var/labconsole-disk-[0-9a-f]{{8}}-g1 was removed", told), (
+        told
+    )
+    assert "invalid, so it will be repeated: guests_missing" in told
 
 
 def test_what_a_crew_that_died_left_is_removed_by_the_next(hosts: Path, made: Path, tmp_path: Path):

@@ -246,9 +246,9 @@ def test_a_console_that_ends_while_guests_are_sent_to_leaves_nothing(hosts: Path
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--limits", "30Mbit"), "pattern in has guests receive"),
-        (("--greedy", "3"), "pattern in has guests receive"),
-        (("--second-after", "2"), "pattern in has guests receive"),
+        (("--limits", "30Mbit"), "in pattern in guests receive"),
+        (("--greedy", "3"), "in pattern in guests receive"),
+        (("--second-after", "2"), "in pattern in guests receive"),
         (("--payload-bytes", "1473"), "payload-bytes"),
         (("--platforms", "raw", "--guests", "2"), "share its network stack"),
         (("--pattern", "inwards"), "pattern"),

@@ -162,7 +162,7 @@ def test_a_plan_of_jobs_stops_when_its_conditions_say_so(hosts: Path, tmp_path: 
     assert done.returncode == 1, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["event"] for each in told].count("job_finished") == 1
-    assert told[-1]["ended_by"] == "1 trial in a row came out invalid"
+    assert told[-1]["ended_by"] == "1 trial in a row was invalid"
 
 
 def test_a_job_that_does_not_end_is_ended_and_called_so(hosts: Path, tmp_path: Path):

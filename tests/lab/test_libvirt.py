@@ -120,7 +120,7 @@ def test_what_a_guest_that_runs_has_of_the_memory_is_virshs_word(uri: str) -> No
 
 
 def test_another_guest_that_does_not_even_run_but_is_held_is_refused(uri: str) -> None:
-    with pytest.raises(NodeError, match="held runs beside fw: stop it, or set `others: allow`"):
+    with pytest.raises(NodeError, match="held runs next to fw: stop it, or set `others: allow`"):
         prepare(uri=uri, guest="fw")
 
 

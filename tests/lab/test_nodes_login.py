@@ -86,7 +86,7 @@ async def test_an_unknown_host_key_is_refused_with_its_fingerprint_and_the_comma
     told = await refused(world, at(server))
     where = f"[{HOST}]:{server.port}"
     fingerprint = asyncssh.read_public_key(world.directory / "host.pub").get_fingerprint()
-    assert f"the host key of {where} is in no known_hosts file (it showed ssh-ed25519 {fingerprint})" in told
+    assert f"the host key of {where} is not in any known_hosts file (it showed ssh-ed25519 {fingerprint})" in told
     assert f"accept it once by: {' '.join(CLIENT)} -F {world.directory}/ssh_config -p {server.port} -- {HOST}" in told
     assert (world.directory / "known_hosts").read_text() == ""
 
@@ -119,14 +119,14 @@ async def test_a_revoked_host_key_is_refused(world: World, server: Server) -> No
 async def test_no_setting_of_ssh_config_turns_checking_off(world: World, server: Server) -> None:
     for setting in ("UserKnownHostsFile none", "UserKnownHostsFile /dev/null", "StrictHostKeyChecking no"):
         world.config(f"Host *\n  {setting}\n")
-        assert "is in no known_hosts file" in await refused(world, at(server))
+        assert "is not in any known_hosts file" in await refused(world, at(server))
 
 
 async def test_known_hosts_of_the_inventory_wins_and_hashed_names_count(world: World, server: Server) -> None:
     elsewhere = world.directory / "lab_known_hosts"
     world.trust(server)
     (world.directory / "known_hosts").rename(elsewhere)
-    assert "in no known_hosts" in await refused(world, at(server))
+    assert "not in any known_hosts" in await refused(world, at(server))
     process = await asyncio.create_subprocess_exec(
         require("ssh-keygen"),
         "-q",
@@ -170,9 +170,9 @@ KNOWN_HOSTS: dict[str, tuple[str, str, str | None]] = {
     "known otherwise with the port": ("127.0.0.1 {key}\n{at} {other}", "", "is not the one in"),
     "another key of the host revoked": ("@revoked * {other}\n{at} {key}", "", None),
     "an alias": ("lab {key}", "HostKeyAlias LAB", None),
-    "an alias has no port": ("[lab]:{port} {key}", "HostKeyAlias lab", "in no known_hosts file"),
-    "an alias, but the address is known": ("{at} {key}", "HostKeyAlias lab", "in no known_hosts file"),
-    "negation": ("[127.*]:*,!{at} {key}", "", "in no known_hosts file"),
+    "an alias has no port": ("[lab]:{port} {key}", "HostKeyAlias lab", "not in any known_hosts file"),
+    "an alias, but the address is known": ("{at} {key}", "HostKeyAlias lab", "not in any known_hosts file"),
+    "negation": ("[127.*]:*,!{at} {key}", "", "not in any known_hosts file"),
     "upper case and brackets in a pattern": ("[LAB]*,[127.0.0.1]:* {key}", "", None),
     "a file named by a token": ("", "UserKnownHostsFile {directory}/by-%p", None),
     "RevokedHostKeys": ("{at} {key}", "RevokedHostKeys {directory}/revoked", "revoked"),
@@ -319,7 +319,7 @@ async def test_a_key_with_a_passphrase_is_not_asked_for_but_used_from_an_agent(
     locked = world.key("locked", passphrase="correct horse")
     world.authorize("locked")
     told = await refused(world, at(server, key=str(locked)))
-    assert f"{locked} has a passphrase, which is not asked for here: ssh-add {locked}" in told
+    assert f"{locked} has a passphrase, and labconsole does not prompt for it: run ssh-add {locked}" in told
     async with ssh_agent(world, locked, "correct horse") as sock:
         monkeypatch.setenv("SSH_AUTH_SOCK", sock)
         await log_in(world, at(server, key=str(locked)))

@@ -177,7 +177,7 @@ def test_its_kind_of_experiment_is_taken_by_a_plan_and_its_records_outlive_it(te
     )
     on = ("--hosts", str(testbed.hosts_file), "--store", store)
     dry = labconsole(installed, "replay", str(plan), *on, "--dry-run")
-    assert "the first point, 2 times\nagain: 1 of 1 steps to take (0 stored already), 2 trials or more" in dry.stdout
+    assert "the first point, 2 times\nagain: 1 of 1 steps to do (0 already stored), 2 trials or more" in dry.stdout
     taken = labconsole(installed, "replay", str(plan), *on, "--json")
     assert taken.returncode == 0, taken.stderr
     events = {line["event"]: line for line in map(json.loads, taken.stdout.splitlines()) if "event" in line}

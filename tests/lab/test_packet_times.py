@@ -82,7 +82,7 @@ def test_every_packet_is_timed_where_it_is_asked_for_and_only_there(testbed, tmp
             assert abs(delay["p50"] - beside["p50"]) < 3000 + beside["p50"] / 8
             assert HdrHistogram.decode(delay["histogram"]).get_total_count() == delay["packets"] == times["packets"]
     shown = labconsole("runs", "show", run["run_id"], store=store).stdout
-    assert re.search(r"^  s1: all \d+.*packets timed in the sink's kernel: 0 numbers passed over, 0 late", shown, re.M)
+    assert re.search(r"^  s1: all \d+.*packets timed in the sink's kernel: 0 numbers skipped, 0 late", shown, re.M)
     quantiles = r"p50 [0-9.]+, p90 [0-9.]+, p99 [0-9.]+, p99.9 \S+, p99.99 –, max [0-9.]+ µs"
     assert re.search(rf"^  s1:   spacing +{quantiles}$", shown, re.M), shown
     assert "no contradiction was found" in labconsole("verify", store=store).stdout
@@ -96,7 +96,7 @@ def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_p
     assert done.returncode == 0, done.stderr
     # Whether it was asked for is no other testbed: its runs are the same points of the same plan.
     again = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=store)
-    assert "0 of 2 trials to take" in again.stdout
+    assert "0 of 2 trials to measure" in again.stdout
     done = labconsole("report", "--out", str(tmp_path / "report"), "--formats", "csv", store=store)
     assert done.returncode == 0, done.stderr
     rows = (tmp_path / "report" / "packet-delay.csv").read_text().splitlines()

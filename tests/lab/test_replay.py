@@ -57,7 +57,7 @@ def test_a_dry_run_lists_the_points_and_touches_nothing(testbed, plan: Path, tmp
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert sum(" #1 " in line or " #2 " in line for line in lines) == 8
-    assert "8 of 8 trials to take (0 stored already)" in lines[-1]
+    assert "8 of 8 trials to measure (0 already stored)" in lines[-1]
     assert "2 set-ups" in lines[-1]
     machine = labconsole(
         "replay", str(plan), "--dry-run", "--json", hosts=testbed.hosts_file, store=tmp_path / "s.sqlite"
@@ -133,7 +133,7 @@ def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Pa
     assert "has this node since" in second.stderr
     same_store = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=store)
     assert same_store.returncode == 3
-    assert re.search(rf"replaying .* is held by .* since .* \(process {process.pid}\), small", same_store.stderr)
+    assert re.search(rf"replaying .* is locked by .* since .* \(process {process.pid}\), small", same_store.stderr)
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None
     output = process.stdout.read()  # communicate() would miss what is buffered here
@@ -216,7 +216,7 @@ def test_progress_for_people_names_each_run_and_the_time_left(testbed, plan: Pat
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("measured") == 8
     assert "8/8" in done.stderr
-    assert "small: done; 8 taken" in done.stdout
+    assert "small: done; 8 measured" in done.stdout
     listing = labconsole("runs", store=tmp_path / "s.sqlite")
     assert len(listing.stdout.splitlines()) == 9
 

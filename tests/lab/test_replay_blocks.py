@@ -57,7 +57,7 @@ def test_a_plan_killed_in_a_block_resumes_to_whole_set_ups(testbed, tmp_path: Pa
     done = labconsole("replay", str(plan), "--json", hosts=testbed.hosts_file, store=store)
     assert done.returncode in (0, 1), done.stderr
     again = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=store)
-    assert f"0 taken (nothing to do), {TRIALS} stored before" in again.stdout
+    assert f"0 measured (nothing to do), {TRIALS} stored before" in again.stdout
 
     runs = records(labconsole("runs", "--json", "--limit", "1000", store=store))
     blocked = [run for run in runs if run["plan"]["block"]]

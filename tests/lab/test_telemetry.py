@@ -138,13 +138,13 @@ def test_a_plan_is_taken_once_more_for_telemetry_and_its_means_stay(testbed, tmp
     (plan := tmp_path / "seen.yaml").write_text(f"{PLAN}pre: [[sh, -c, 'echo $LABCONSOLE_ROLE >> {log}']]\n")
     assert labconsole("replay", str(plan), hosts=hosts, store=store).returncode == 0
     before = report(store, plan, tmp_path / "before")
-    for taken in ("2 taken", "0 taken"):
+    for taken in ("2 measured", "0 measured"):
         done = labconsole("replay", "--telemetry", str(plan), hosts=hosts, store=store)
         assert done.returncode == 0, done.stderr
         assert taken in done.stdout
     assert log.read_text().split() == ["measured", "telemetry"]
     again = labconsole("replay", "--dry-run", str(plan), hosts=hosts, store=store)
-    assert re.search(r"\b0 of \d+ trials? to take", again.stdout), again.stdout
+    assert re.search(r"\b0 of \d+ trials? to measure", again.stdout), again.stdout
     after = report(store, plan, tmp_path / "after")
     assert before["results"] == after["results"]
     assert "processors" not in before

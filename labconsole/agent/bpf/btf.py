@@ -79,7 +79,7 @@ class KernelTypes:
     def _length(about: int) -> int:
         kind, members = about >> 24 & 31, about & 0xFFFF
         if not 1 <= kind <= _LAST:
-            raise ValueError("has a type of a kind that is not known: %d" % kind)
+            raise ValueError("has a type of an unknown kind: %d" % kind)
         fixed, each = _BEHIND.get(kind, (0, 0))
         return 3 + fixed + members * each
 

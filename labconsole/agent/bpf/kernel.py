@@ -39,7 +39,7 @@ _syscall = ctypes.CDLL(None, use_errno=True).syscall
 def _bpf(command: int, attributes: bytes) -> int:
     number = _NUMBERS.get(platform.machine())
     if number is None or struct.calcsize("P") != 8:
-        raise OSError(errno.ENOSYS, "the number of bpf(2) on %s is not known" % platform.machine())
+        raise OSError(errno.ENOSYS, "the system call number of bpf(2) on %s is not known" % platform.machine())
     data = ctypes.create_string_buffer(attributes, _ATTRIBUTE_BYTES)
     result = int(_syscall(number, command, data, _ATTRIBUTE_BYTES))
     if result < 0:

@@ -295,7 +295,7 @@ class Lease:
     def tell(self, trial: Optional[TrialTold], left_s: Optional[float]) -> None:
         """Publish the running trial, or None, and how long its phase will last. Raises WireError("no_lease")."""
         if self._descriptor is None:
-            raise WireError("no_lease", "this session does not hold the node, so it has no trial to tell of")
+            raise WireError("no_lease", "this session does not hold the node, so it has no trial to announce")
         now_ns, before = time.time_ns(), self._stated.pop("trial", None)
         if trial is not None:
             same = before is not None and before["run_id"] == trial.run_id

@@ -140,7 +140,7 @@ async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bo
     """
 
     def refuse(found: str) -> WireError:
-        text = "%s; %s is %s, and not a socket of user %d, who has the lease: nothing was sent to it"
+        text = "%s; %s is %s; expected: a socket of user %d, who has the lease; nothing was sent to it"
         return WireError("lease_stuck", text % (build_lease_held_error(former).message, path, found, owner), former)
 
     try:
@@ -148,7 +148,7 @@ async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bo
     except FileNotFoundError:
         return False
     if not stat.S_ISSOCK(status.st_mode):
-        raise refuse("no socket")
+        raise refuse("not a socket")
     if status.st_uid != owner:
         raise refuse("a socket of user %d" % status.st_uid)
     try:
@@ -188,7 +188,7 @@ async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
     pid = holder.get("pid")
     if not isinstance(pid, int) or lock_owner(path) != pid or not _is_agent(pid):
         text = (
-            "%s, does not release the lease when asked, and is not an agent that can be ended from here"
+            "%s, does not release the lease on request, and is not an agent that can be ended from here"
             % build_lease_held_error(former).message
         )
         raise WireError("lease_stuck", text, former)

@@ -104,7 +104,7 @@ class GuestProcess:
         try:
             await asyncio.wait_for(self.process.stdin.drain(), timeout_s)
         except asyncio.TimeoutError:
-            raise WireError("guest_silent", "guest %s took no line within %g s" % (self.name, timeout_s)) from None
+            raise WireError("guest_silent", "guest %s read no line within %g s" % (self.name, timeout_s)) from None
         except (BrokenPipeError, ConnectionResetError):
             raise WireError("guest_ended", "guest %s accepts no more input" % self.name) from None
         return await self.wait_for(until.encode("utf-8", "surrogateescape"), position, timeout_s)
@@ -359,7 +359,7 @@ def _build_failed_answer(name: str, written_ns: Optional[int], why: WireError) -
 
 
 def _busy(guest: GuestProcess) -> WireError:
-    return WireError("busy", "guest %s is being asked already" % guest.name)
+    return WireError("busy", "guest %s is already answering a request" % guest.name)
 
 
 def _require_line(line: str, until: str) -> None:

@@ -101,7 +101,9 @@ class Timing:
                 timers.append(PacketTimer(port.interface, port.streams, offset_ns, own))
             down = wait_for_links(reset)
             if down:
-                said = "%s got a program for native XDP, and the link was not up again after %g s: it was taken away"
+                said = (
+                    "%s got a program for native XDP, but the link was not up again after %g s: the program was removed"
+                )
                 raise WireError("failed", said % (down, LINK_S))
         except BaseException:
             _close(timers)

@@ -59,7 +59,7 @@ def same_memory(pid: int, other: int) -> bool:
     """
     number = KCMP_NUMBERS.get(os.uname().machine)
     if number is None:
-        raise OSError(errno.ENOSYS, "the number of kcmp on this machine is not known")
+        raise OSError(errno.ENOSYS, "the system call number of kcmp(2) on this machine is not known")
     result = _syscall(number, pid, other, KCMP_VM, 0, 0)
     if result < 0:
         code = ctypes.get_errno()

@@ -82,7 +82,7 @@ def ptp4l(said: str) -> KeptClock:
         one.get(name, {}) for name in ("CURRENT_DATA_SET", "TIME_STATUS_NP", "TIME_PROPERTIES_DATA_SET")
     )
     if not clock or not status or not ports:
-        raise _refused("ptp4l does not answer pmc, or not all that is asked of it")
+        raise _refused("ptp4l does not answer pmc, or does not answer every query")
     steps = _number(clock.get("stepsRemoved", ""), "stepsRemoved")
     if steps > 1:
         raise _refused("ptp4l is %d steps from its grandmaster, and knows the error of the last one only" % steps)
@@ -95,7 +95,7 @@ def ptp4l(said: str) -> KeptClock:
         states = ", ".join(port.get("portState", "?")[:20] for port in ports)
         raise _refused("no port of ptp4l %s: %s" % (what, states))
     if not leads and path_ns <= 0:
-        raise _refused("ptp4l tells no delay of its path (meanPathDelay %g), as with delay_mechanism P2P" % path_ns)
+        raise _refused("ptp4l reports no path delay (meanPathDelay %g), as with delay_mechanism P2P" % path_ns)
     if port.get("timestamping") != "SOFTWARE":
         ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
         nic_ns, wrong_ns = offset_ns(port.get("interface", ""))

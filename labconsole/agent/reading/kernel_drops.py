@@ -98,7 +98,7 @@ def read_layout(path: str = btf.PATH) -> KernelLayout:
         ) from None
     except (ValueError, LookupError, RecursionError) as exc:
         raise DropReasonsUnavailable(
-            "not_supported", "%s is not what a kernel says of its types: %s" % (path, exc)
+            "not_supported", "%s is not the kernel's type information: %s" % (path, exc)
         ) from None
     if tracepoint is None:
         raise DropReasonsUnavailable("not_supported", "the kernel has no tracepoint skb:%s" % TRACEPOINT)

@@ -118,10 +118,10 @@ def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
     if len(files) > 1:
         return None, "its processes are in several guests' control groups: /%s" % ", /".join(sorted(files.values())[:4])
     if not files:
-        return None, reasons[-1] if reasons else "no process of it says which control group it is in"
+        return None, reasons[-1] if reasons else "none of its processes shows its control group"
     ((file, own),) = files.items()
     text = read_text(file) or ""
-    return (int(text), None) if _NUMBER.match(text) else (None, "control group /%s does not say what it holds" % own)
+    return (int(text), None) if _NUMBER.match(text) else (None, "control group /%s does not report its memory" % own)
 
 
 def _paths(pid: int) -> Iterator[Tuple[bool, str]]:

@@ -58,10 +58,10 @@ class XdpPort:
                 raise WireError("not_supported", said % name)
         another = own.get_nested("IFLA_XDP", "IFLA_XDP_ATTACHED")
         if another is not None:
-            said = "%s has an XDP program already (%s, as ip link tells), which is not replaced"
+            said = "%s already has an XDP program (%s, see ip link), which is not replaced"
             raise WireError("busy", said % (self.interface, another))
         if self._native and not own.get("IFLA_CARRIER"):
-            said = "%s has no carrier, so that nobody could tell whether native XDP takes its link away"
+            said = "%s has no carrier, so it would be unknown whether native XDP takes its link down"
             raise WireError("no_carrier", said % self.interface)
         self._carrier_changes = own.get("IFLA_CARRIER_CHANGES")
         before = {name: port_features.read(name) for name in those}
@@ -92,8 +92,8 @@ class XdpPort:
         if exc.errno == errno.EOPNOTSUPP:
             said = "the driver of %s has no %s XDP, or not with the port's offloads and MTU as they are"
             return WireError("not_supported", said % (self.interface, self._mode))
-        why = "%s; it takes Linux 5.9" % exc.strerror if exc.errno == errno.EINVAL else exc.strerror
-        said = "%s takes no program for %s XDP: %s" % (self.interface, self._mode, why)
+        why = "%s; it needs Linux 5.9" % exc.strerror if exc.errno == errno.EINVAL else exc.strerror
+        said = "%s accepts no program for %s XDP: %s" % (self.interface, self._mode, why)
         return WireError("busy" if exc.errno in (errno.EBUSY, errno.EEXIST) else "not_supported", said)
 
     def has_link(self, links: Dict[str, Any]) -> bool:

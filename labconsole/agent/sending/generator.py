@@ -22,7 +22,7 @@ from labconsole.wire.stream_spec import GENERATORS, StreamSpec
 
 PKTGEN_ROOT = "/proc/net/pktgen"
 MODPROBE_LIMIT_S = 5.0
-MISSING = "this console has sent no generator %s along"
+MISSING = "this console did not send a generator %s"
 
 
 def check_interface(spec: StreamSpec) -> None:

@@ -181,7 +181,7 @@ def refuse_foreign(files: ProcFiles, ours: Iterable[str] = ()) -> None:
     if foreign:
         raise WireError(
             "pktgen_in_use",
-            "somebody else has configured pktgen here (%s), and starting would start their devices, too"
+            "another user has configured pktgen here (%s), and starting would start their devices, too"
             % ", ".join(foreign),
             {"devices": foreign},
         )
@@ -214,7 +214,7 @@ def cleanup_ours(
         if not ours:
             continue
         if len(ours) < len(thread.devices):
-            left.append("%s stays on %s, which also has somebody else's device" % (", ".join(ours), name))
+            left.append("%s stays on %s, which also has another user's device" % (", ".join(ours), name))
         else:
             files.write(name, "rem_device_all")
     return left

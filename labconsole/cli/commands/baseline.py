@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 about = About(
     114,
-    "name measurements that later ones are judged by",
+    "name measurements as the reference for later ones",
     description="List the baselines of a store, set or move one to what is stored of a plan, or show where one has "
     "been; set and show say how far its occasions scatter, and which one is off. A baseline is all that was measured "
     "of a plan on a testbed by the time it is set, on one occasion or, so that a gate knows how far occasions differ, "
@@ -124,11 +124,11 @@ def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
         raise ConfigError("was measured on no such testbed", key="--testbed", value=args.testbed)
     plans = sorted({base_name(each.plan_name) for each in found})
     if len(plans) > 1:
-        raise ConfigError("a baseline is of one plan", value=" ".join(args.plan), allowed=f"one of {', '.join(plans)}")
+        raise ConfigError("a baseline covers one plan", value=" ".join(args.plan), allowed=f"one of {', '.join(plans)}")
     testbeds = sorted({f"{each.testbed} ({each.testbed_fingerprint})" for each in found})
     if len(testbeds) > 1:
         raise ConfigError(
-            "was measured on several testbeds, and a baseline is of one; use --testbed",
+            "was measured on several testbeds, but a baseline covers one; use --testbed",
             value=" ".join(args.plan),
             allowed=", ".join(testbeds),
         )
@@ -156,12 +156,12 @@ def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_BaselineName]
             for occasion in args.occasion or [None]:
                 yield _BaselineName(word, load_plan_on_occasion(Path(word), occasion, args.hosts))
         elif args.occasion:
-            raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
+            raise ConfigError("is for a plan's file; a plan's name has the occasion after the @", key="--occasion")
         else:
             names = find_names_like(word, store)
             if not names:
                 there = ", ".join(find_names_like("*", store)) or None
-                raise ConfigError(f"nothing that is saved in {store.name} is called so", value=word, allowed=there)
+                raise ConfigError(f"nothing of this name is saved in {store.name}", value=word, allowed=there)
             yield from (_BaselineName(name, by_pattern=name != word) for name in names)
 
 

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("before", metavar="BEFORE", help="filter in one word, plan.yaml, bundle.tar.gz or store")
-    parser.add_argument("after", metavar="AFTER", help="the same, for what is compared with it")
+    parser.add_argument("after", metavar="AFTER", help="the other side, in the same form")
     parser.add_argument(
         "filter", nargs="*", default=[], metavar="FILTER", help="use only runs that match all of these words"
     )

@@ -19,11 +19,9 @@ about = About(10, "open the console (default)", draws=True)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     add_common(parser, "--hosts", "--store")
+    parser.add_argument("--read-only", action="store_true", help="watch others' measurements without starting any")
     parser.add_argument(
-        "--read-only", action="store_true", help="watch other people's measurements without starting any"
-    )
-    parser.add_argument(
-        "--plain", action="store_true", help="one line an event and typed commands, for a screen reader"
+        "--plain", action="store_true", help="one line per event, and typed commands, for a screen reader"
     )
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sources", type=ONE_OR_MORE, default=3, metavar="N", help="number of sources in the lab (default: 3)"
     )
     parser.add_argument(
-        "--plain", action="store_true", help="one line an event and typed commands, for a screen reader"
+        "--plain", action="store_true", help="one line per event, and typed commands, for a screen reader"
     )
 
 

@@ -10,7 +10,7 @@ from labconsole.cli.options import add_common, add_shared
 
 about = About(
     25,
-    "find out how machines are wired, and write hosts.yaml",
+    "discover how machines are wired, and write hosts.yaml",
     description="Log in to machines, send five marked frames from each of their free ports, see where they come out, "
     "and write the hosts.yaml of a testbed. Ports with an address, a route or SSH on them are left alone; nothing is "
     "installed, and everything is undone. Asks before it sends and before it writes.",
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "machine",
         nargs="+",
-        help="what you type after ssh, or [user@]host[:port]; exactly one as uut=HOST; roles of the others as "
+        help="an SSH destination, or [user@]host[:port]; exactly one as uut=HOST; roles of the others as "
         "source=HOST, sink=HOST or source+sink=HOST, else by name and cables; NAME=HOST names a machine",
     )
     parser.add_argument(

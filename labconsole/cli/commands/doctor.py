@@ -15,7 +15,7 @@ from labconsole.units import counted
 
 about = About(
     195,
-    "say what this machine lacks, and what to type",
+    "list missing prerequisites and how to install them",
     description="Look at this machine: Python, optional packages, the terminal, the store, and what each platform of "
     "the local lab needs. Changes nothing. Machines of a testbed are looked at by `labconsole check`.",
 )
@@ -79,7 +79,7 @@ def _plugins() -> Iterator[Diagnosis]:
                     exc.message if isinstance(exc, ConfigError) else str(exc)
                 )  # the user did not type the refused value
                 said = said.removeprefix(f"plug-in {name} ")
-                yield Diagnosis(f"plug-in {name}", "failed", said, "mend or uninstall it; all others work")
+                yield Diagnosis(f"plug-in {name}", "failed", said, "repair or uninstall it; all others work")
             else:
                 yield Diagnosis(f"plug-in {name}", "ok", f"of {package.rpartition('.')[2]}")
 
@@ -126,11 +126,11 @@ def _store(url: str | None) -> Diagnosis:
 
     try:
         if would_create(url):
-            return Diagnosis("run store", "ok", "none yet: it is made with the first run")
+            return Diagnosis("run store", "ok", "none yet: the first run creates it")
         with open_store(url, write=False) as store:
             return Diagnosis("run store", "ok", f"{store.name}, {counted(store.count(), 'run')}")
     except LabError as exc:
-        return Diagnosis("run store", "failed", str(exc), "name another with --store, or mend this one")
+        return Diagnosis("run store", "failed", str(exc), "name another with --store, or repair this one")
 
 
 def _lab() -> Iterator[Diagnosis]:
@@ -141,7 +141,7 @@ def _lab() -> Iterator[Diagnosis]:
 
     refused = namespaces_refused()
     if refused is not None:
-        yield Diagnosis("local lab", "lacking", "namespaces cannot be made", refused)
+        yield Diagnosis("local lab", "lacking", "namespaces cannot be created", refused)
     else:
         yield _tools("local lab", BASE_TOOLS)
     for platform in (each for each in KNOWN_PLATFORMS if each not in DEFAULT_PLATFORMS):

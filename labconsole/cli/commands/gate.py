@@ -28,9 +28,9 @@ about = About(
     116,
     "judge a plan's runs against a baseline: exit status, JUnit and Markdown for CI",
     description="Compare what is stored of a plan, or of occasions of it, with a baseline: its forwarding rates, and "
-    "what its searches, jobs, starts, flows or routers come to. Nothing is measured: replay does that. Exit status: 0 "
-    "every design point is shown not to be worse by more than the margin; 1 one is shown to be; 2 bad usage; 4 none "
-    "is, and one is shown neither way (undecided) or was not measured.",
+    "the results of its searches, jobs, starts, flows or routers. Nothing is measured: replay does that. Exit status: "
+    "0 every design point is shown not to be worse by more than the margin; 1 one is shown to be worse; 2 bad usage; "
+    "4 none is shown to be worse, but one is undecided or was not measured.",
 )
 
 
@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
-    parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
+    parser.add_argument("--baseline", required=True, metavar="NAME", help="baseline to compare with")
     parser.add_argument(
         "--occasion",
         metavar="NAME",
         action="append",
         default=[],
-        help="occasion on which it was measured (default: without an occasion); may be given again: all are one side",
+        help="occasion on which it was measured (default: without an occasion); may be repeated: all are one side",
     )
     parser.add_argument(
         "--margin",
@@ -56,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=UNDECIDED_STATUS,
         metavar="N",
-        help="exit status where a point is shown neither to be worse nor not to be, or was not measured: 125 makes "
-        f"`git bisect run` skip, 0 lets the undecided pass (default: {UNDECIDED_STATUS})",
+        help="exit status if a point is undecided (shown neither to be worse nor not to be) or was not measured: 125 "
+        f"makes `git bisect run` skip, 0 lets it pass (default: {UNDECIDED_STATUS})",
     )
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case a design point as JUnit XML")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case per design point as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as Markdown")
 
 
@@ -113,17 +113,17 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
     plan = plans[0]  # all are one plan, on different occasions
     if plan.stop.raising is not None or plan.stop.lowering is not None:
         raise ConfigError(
-            f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
-            "needs every one of its points"
+            f"plan {plan.name} leaves out trials depending on the results of others (stop.raising, stop.lowering), but "
+            "a gate needs all of its points"
         )
     baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
     points, planned_trials = load_file_points(plans), collect_planned_trials(plans)
     if not points and not planned_trials:
-        raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
+        raise ConfigError(f"plan {plan.name} has nothing that a gate can judge: no points, no load goals")
     if same := next((each for each in plans if each.hash() in hashes), None):
         raise ConfigError(
-            f"plan {same.name} is what baseline {baseline.name} is of: measure it again with replay --occasion NAME, "
+            f"baseline {baseline.name} is of plan {same.name} itself: measure it again with replay --occasion NAME, "
             "and name that occasion",
             key="--occasion",
         )

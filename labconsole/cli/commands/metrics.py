@@ -14,7 +14,7 @@ about = About(
     130,
     "serve metrics of the saved runs for Prometheus",
     description="Serve OpenMetrics about the saved runs on this machine alone, until Ctrl-C: how many there are, by "
-    "verdict, and the forwarding rate of every design point with its interval. Nothing is asked of any node. replay "
+    "verdict, and the forwarding rate of every design point with its interval. No node is contacted. replay "
     "--metrics serves the progress of plans.",
 )
 

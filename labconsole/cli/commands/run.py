@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--telemetry",
         action="store_true",
-        help="tell what packets cost the UUT's processors and why its kernel dropped some; such a run enters no mean",
+        help="record the UUT's processor time per packet and why its kernel dropped packets; the run enters no mean",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the commands that would set up the platform, and change nothing"

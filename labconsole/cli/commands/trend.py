@@ -14,8 +14,8 @@ from labconsole.errors import ConfigError
 about = About(
     118,
     "show results over time, where they change and what else changed then",
-    description="Show the forwarding rate of each design point, and what searches, jobs, starts, flows and routers "
-    "come to, over the occasions on which a plan was measured, find the changes (by minimum description length, as the "
+    description="Show the forwarding rate of each design point, and the results of searches, jobs, starts, flows and "
+    "routers, over the occasions on which a plan was measured, find the changes (by minimum description length, as the "
     "CSIT project does), and say what else changed at each.",
 )
 

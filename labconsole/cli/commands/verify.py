@@ -25,11 +25,11 @@ about = About(
     120,
     "recompute and judge saved runs, searches and trials of guests again and compare them with each other; "
     "for a bundle, also make its report again",
-    description="Compute every derived number of the store's runs, searches and trials of guests again from the counts "
-    "beside it, judge every verdict again, and hold against each other what cannot both be true; with a bundle do so "
-    "with its records, check its files, and make its report again. A line for each finding. Exit status: 0 nothing was "
+    description="Recompute every derived number of the store's runs, searches and trials of guests from the recorded "
+    "counts, judge every verdict again, and look for contradictions between records; with a bundle, do so with its "
+    "records, check its files, and make its report again. Prints a line for each finding. Exit status: 0 nothing was "
     "found, which does not show that a record is genuine; 1 something was, or a record cannot be read; 2 bad usage, or "
-    "no bundle.",
+    "not a bundle.",
 )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from labconsole.cli.text.replay import format_h_mm_ss
 from labconsole.cli.text.runs import DASH
 from labconsole.engine.execution.advice import ConfigurationAdvice, Dimension, PlanAdvice
-from labconsole.engine.execution.set_up_tracker import describe_background
 from labconsole.experiments.advice import CHANGES_RATIO, GuestsAdvice, QuantityAdvice
 from labconsole.measure.statistics.components import MOST_SET_UPS
 from labconsole.model.plan.plan import Plan
@@ -92,7 +91,7 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
     without = f", without {unknown} point{'s' if unknown > 1 else ''} whose time is not known" if unknown else ""
     lines += [
         "",
-        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all that is advised on and takes "
+        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes "
         f"about {format_h_mm_ss(found.total_s)}{without}",
     ]
     requested = plan.of_guests
@@ -104,7 +103,7 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
     if any(each.spread is None for each in found.each):
         where = " in a new plan" if shared else ""
         lines.append(
-            f"with one trial in each set-up it is not known what varies within one: repetitions: 2{where} would tell"
+            f"with one trial in each set-up, the variation within one is unknown: repetitions: 2{where} would show it"
         )
     return lines
 
@@ -116,7 +115,7 @@ def _format_blocks_needed(each: QuantityAdvice) -> list[str]:
 
 
 def _name(each: ConfigurationAdvice) -> str:
-    return f"{each.platform} {describe_background(each.background)}"
+    return f"{each.platform} alone" if each.background == "none" else f"{each.platform} + {each.background}"
 
 
 def _row(each: ConfigurationAdvice) -> str:

@@ -49,7 +49,7 @@ def boot_lines(record: BootRecord) -> list[str]:
     if record.startup_s is not None:
         steps = "by how much is not known" if known_s is None else f"by {known_s:.3f} s at most"
         lines.append(f"  they may have been up earlier, {steps}: the route to the timekeeper is retried in steps")
-    lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
+    lines.append(f"  by their own report, and the clock of the unit under test, after {_seconds(record.ready_s)}")
     in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
     lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]
     if len(in_order) > MAX_GUESTS:
@@ -68,12 +68,12 @@ def boot_lines(record: BootRecord) -> list[str]:
             )
         if memory.hypervisor_command is not None:
             lines.append(
-                f"  by the word of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
+                f"  by the report of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
             )
         lines += [f"  the kernel merges equal pages (KSM): {memory.ksm_pages_sharing} saved"] if memory.ksm_run else []
     lines += _idle_lines(record.idle)
     if record.files is None and record.guests:
-        lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
+        lines.append("  the platform names no files that guests start from, so the page cache is unknown")
     for file in record.files or ():
         lines.append(f"  {file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
@@ -102,7 +102,7 @@ def _idle_lines(idle: IdleSwitches | None) -> list[str]:
 
 
 def _guest_line(guest: GuestBootRecord) -> str:
-    times = f"{_seconds(guest.mark_s)} (since its own start {_seconds(guest.own_s)}); by its word "
+    times = f"{_seconds(guest.mark_s)} (since its own start {_seconds(guest.own_s)}); by its own report "
     return f"{guest.guest:<6} {times}{_seconds(guest.ready_s)}; {_mib(guest.pss_bytes)}{_format_guest_entry(guest)}"
 
 
@@ -111,7 +111,7 @@ def _format_guest_entry(guest: GuestBootRecord) -> str:
     way = guest.way_in
     if way is None:
         return ""
-    gap = "" if way.gap_s is None else f", {way.gap_s:.3f} s after the one before"
+    gap = "" if way.gap_s is None else f", {way.gap_s:.3f} s after the previous one"
     bridge = "" if way.joined_s is None else f", on the bridge after {way.joined_s:.3f} s"
     return f"; led inside at try {way.tries}{gap}{bridge}"
 
@@ -135,7 +135,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             ("available", found.used_bytes),
             ("processes", found.pss_bytes),
             ("control groups", found.cgroup_bytes),
-            ("the hypervisor's word", found.hypervisor_bytes),
+            ("the hypervisor's report", found.hypervisor_bytes),
         ):
             if line is not None:
                 lines.append(f"    memory by {name}: {_format_line(line, _mib)}")
@@ -147,7 +147,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             lines.append(f"{title}; p adjusted by Holm over all that is compared here")
         for claim in compared:
             p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
-            pair = f"{names[claim.key]}, beside {names[claim.than]}, {format_noun_count(claim.guests, 'guest')}"
+            pair = f"{names[claim.key]}, compared with {names[claim.than]}, {format_noun_count(claim.guests, 'guest')}"
             times = "" if claim.effect.ci_low is None else " times"
             lines.append(
                 f"  {pair}: {format_ratio(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}"
@@ -164,7 +164,7 @@ def _format_point(found: BootPointResult, name: str) -> str:
     text = f"{name}, {format_noun_count(found.guests, 'guest')}: {_format_mean(found.startup_s)}"
     text += f"; memory {_format_mean(found.used_bytes, MIB, 1)}, of processes {_format_mean(found.pss_bytes, MIB, 1)}"
     if found.hypervisor_bytes is not None:
-        text += f", by the hypervisor's word {_format_mean(found.hypervisor_bytes, MIB, 1)}"
+        text += f", by the hypervisor's report {_format_mean(found.hypervisor_bytes, MIB, 1)}"
     if found.before_switches_per_s is not None or found.standing_switches_per_s is not None:
         text += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
         text += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"

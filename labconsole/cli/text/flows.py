@@ -85,11 +85,11 @@ def flow_lines(record: FlowRecord) -> list[str]:
         lines.append(
             f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
             f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
+            f"{sink.other_packets} of no flow"
         )
     if record.start_skew_s is not None:
         late_s = record.requested.second_after_s
-        line = f"off from the {late_s:g} s asked for" if late_s else "apart"
+        line = f"off from the requested {late_s:g} s" if late_s else "apart"
         lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms {line}")
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
@@ -99,7 +99,7 @@ def flow_lines(record: FlowRecord) -> list[str]:
 def _ring_line(each: RingGuestRecord) -> str:
     out = DASH if each.out_bps is None else format_rate_bps(each.out_bps)
     text = f"{each.guest + ' → ' + each.to:<10} {out} at its interface"
-    text += "" if each.said_bps is None else f"; {format_rate_bps(each.said_bps)} of payload by its own word"
+    text += "" if each.said_bps is None else f"; {format_rate_bps(each.said_bps)} of payload by its own report"
     if each.limiter is not None and each.limiter.rate_bps is not None:
         text += f"; limit {format_rate_bps(each.limiter.rate_bps)} in frames"
     return text
@@ -204,7 +204,7 @@ def _weight_lines(record: FlowRecord) -> list[str]:
 def summary_lines(summary: FlowsSummary) -> list[str]:
     """Rates of all points, guest by guest, and how they share."""
     lines = [
-        "payload in Mbit/s while all guests send, or are sent to; mean with its 95 % interval over set-ups; only valid "
+        "payload in Mbit/s while all guests send, or receive; mean with its 95 % interval over set-ups; only valid "
         "trials enter"
     ]
     for point in summary.points:
@@ -218,7 +218,9 @@ def summary_lines(summary: FlowsSummary) -> list[str]:
             spread = "" if guest.spread_bps is None else f", over bins sd {_format_mean(guest.spread_bps)}"
             lines.append(f"    {guest.guest}: {_format_mean(guest.shared_bps)}{spread}{attained}")
     if summary.compared:
-        lines.append("beside the bare host, paired by block, with the 95 % interval; by Holm over all of these")
+        lines.append(
+            "compared with the bare host, paired by block, with the 95 % interval; Holm-adjusted over all of these"
+        )
     for each in summary.compared:
         name, scenario = summary.name_of(each.key), each.key.scenario
         lines.append(
@@ -242,7 +244,7 @@ def _format_point(point: FlowPointResult, name: str) -> str:
     if point.dominant_s is not None:
         text += f", longest dominance {_format_mean(point.dominant_s, 1, 1)} s"
     if point.during_disk_ratio is not None:
-        text += f", {_format_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
+        text += f", {_format_mean(point.during_disk_ratio, 0.01, 2)} % of its earlier rate during the work on the disk"
     if point.machine_cpu_s_per_gb is not None:
         whose = "processors" if point.cpu_s_per_gb is not None else "processors, with all that runs on the machine,"
         text += f", {_format_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"

@@ -38,11 +38,11 @@ def job_lines(record: JobRecord) -> list[str]:
     if record.empty is not None:
         lines.append(
             f"  an empty job: {record.empty.mean_s * 1e3:.2f} ms, sd {record.empty.sd_s * 1e3:.2f} ms, "
-            f"of {len(record.empty.each_s)}; taken off"
+            f"of {len(record.empty.each_s)}; subtracted"
         )
     if record.start_skew_s is not None:
         lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart")
-    for what, used in (("program", record.program), ("asked for by", record.client)):
+    for what, used in (("program", record.program), ("requested by", record.client)):
         if used is not None:
             digests = ", ".join(each[:12] for each in used.sha256) or "not known"
             lines.append(f"  {what} {used.name}, SHA-256 {digests}")
@@ -84,7 +84,7 @@ def summary_lines(summary: JobsSummary) -> list[str]:
     lines.append(f"testbed {', '.join(sorted(set(summary.testbeds.values()))) or DASH}{emulated}")
     if summary.superseded:
         trials = "1 trial does" if summary.superseded == 1 else f"{summary.superseded} trials do"
-        lines.append(f"{trials} not enter: newer ones of the same are stored")
+        lines.append(f"{trials} not enter: newer ones of the same point are stored")
     for each in summary.points:
         if each.key.working == "one-two" and not each.left_out and not each.apart:
             continue
@@ -96,7 +96,7 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         )
     if summary.overheads:
         lines.append(
-            "longer than alone on the bare host, paired by block; words by Holm over all of these"
+            "longer than alone on the bare host, paired by block; Holm-adjusted over all of these"
             + ("" if summary.margin_ratio is None else f", equivalent within {summary.margin_ratio:.1%}")
         )
         lines += [
@@ -105,14 +105,16 @@ def summary_lines(summary: JobsSummary) -> list[str]:
             for each in summary.overheads
         ]
     for heading, curves in (
-        ("one guest works while others stand: how its time grows with their number", summary.one_works),
-        ("all guests work: the slowest, as a line over their number", summary.all_work),
+        ("one guest works while others idle: growth of its time with their number", summary.one_works),
+        ("all guests work: time of the slowest, as a line over their number", summary.all_work),
     ):
         if curves:
             lines.append(heading)
             lines += [f"  {_format_point_key(summary, each.key, guests=False)}: {_format_fit(each)}" for each in curves]
     if summary.isolation:
-        lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
+        lines.append(
+            "isolation: the first guest with one copy, the second with two, compared with one that works alone"
+        )
         for found in summary.isolation:
             ratios = [_format_ratio(each) for each in (found.first, found.second)]
             times = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"

@@ -96,8 +96,8 @@ def _findings(console: Console, report: Report) -> None:
     console.print()
     console.print(Text("Findings", style="bold"))
     if not report.findings:
-        tested = "came out different" if report.material.evaluation.claims.size else "was tested"
-        console.print(f"No comparison {tested}, and nothing stands out.")
+        tested = "shows a difference" if report.material.evaluation.claims.size else "was tested"
+        console.print(f"No comparison {tested}, and there are no other findings.")
     for kind in report.findings:
         mark = "" if kind.claims else "mark: "
         for finding in kind.found:

@@ -58,7 +58,7 @@ def route_lines(record: RouteRecord) -> list[str]:
         lines.append(
             f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
             f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
+            f"{sink.other_packets} of no flow"
         )
     if record.start_skew_s is not None:
         lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
@@ -86,7 +86,7 @@ def _router_line(each: RouterRecord) -> str:
 
 def summary_lines(summary: RoutesSummary) -> list[str]:
     """Rates of all points, router by router, and the effect of routes, filters and further routers."""
-    lines = ["packets/s that came to the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
+    lines = ["packets/s that arrived at the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
     for point in summary.points:
         lines.append(f"  {_format_point(point, summary.name_of(point.key))}")
         if point.key.guests > 1:

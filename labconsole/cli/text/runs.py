@@ -182,9 +182,11 @@ def _untimed(refused: str) -> str:
 def background_lines(load: Background) -> list[str]:
     """The second guest: its planned and actual work, other observations, and its own streams."""
     where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
-    lines = [f"  beside   {load.kind}{where}"]
+    lines = [f"  background {load.kind}{where}"]
     for name, requested in load.requested.items():
-        lines.append(f"    {name}: asked {format_figure(requested)}, achieved {format_figure(load.achieved.get(name))}")
+        lines.append(
+            f"    {name}: requested {format_figure(requested)}, achieved {format_figure(load.achieved.get(name))}"
+        )
     rest = {name: value for name, value in load.achieved.items() if name not in load.requested}
     if rest:
         lines.append("    " + ", ".join(f"{name} {format_figure(value)}" for name, value in rest.items()))

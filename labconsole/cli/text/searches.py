@@ -13,7 +13,7 @@ LIMITS = {
     "generator": "the generator could not send more: this is not the platform's limit",
     "instrument": "the NIC of a source or sink lost packets: this is not the platform's limit",
     "line_rate": "the goal is met at line rate",
-    "below_minimum": "not even the lowest load meets the goal",
+    "below_minimum": "the goal is not met even at the lowest load",
     "undecided": "the search ended before the limit was known",
     "trial_length": "the longest allowed burst was sent",
 }

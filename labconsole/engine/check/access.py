@@ -103,13 +103,13 @@ async def management(bench: CheckContext, node: str) -> CheckFinding:
     interface, addresses = way.interface, way.addresses
     if interface in ports:
         return failed(
-            f"SSH comes in by {interface} ({way.address}), which carries test frames",
+            f"SSH uses {interface} ({way.address}), which carries test frames",
             "use another interface of the node for management, and put its address into hosts.yaml",
             interface=interface,
         )
     own = {port: addresses[port] for port in ports if addresses.get(port)}
     if interface is not None:
-        return passed(f"SSH comes in by {interface} ({way.address})", interface=interface)
+        return passed(f"SSH uses {interface} ({way.address})", interface=interface)
     if not own:
         return passed("no data port has an address that SSH could use")
     listed = ", ".join(f"{port} has {', '.join(found)}" for port, found in own.items())
@@ -129,7 +129,7 @@ async def lease(bench: CheckContext, node: str) -> CheckFinding:
             raise
         return failed(
             exc.message,
-            "wait for them or ask them; until then, checks that send frames or change settings are skipped",
+            "wait or ask them to stop; until then, checks that send frames or change settings are skipped",
         )
     bench.leased.append(node)
-    return passed("free, and held by this console while the check runs")
+    return passed("free, and leased by this console while the check runs")

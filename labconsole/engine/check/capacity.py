@@ -54,7 +54,9 @@ async def disk(bench: CheckContext, node: str) -> CheckFinding:
     needed = capture_bytes(bench, node)
     key = f"nodes.{node}.capture_dir in hosts.yaml"
     if found.error is not None or found.free_bytes is None:
-        return failed(f"{found.directory}: {found.error or 'its room is not told'}", f"set another directory as {key}")
+        return failed(
+            f"{found.directory}: {found.error or 'its free space is unknown'}", f"set another directory as {key}"
+        )
     what = "the plan's largest trial" if bench.plan is not None else f"{USUAL_RUN_S:g} s at line rate"
     evidence = f"{found.free_bytes / 1e6:.0f} MB free in {found.directory}; {what} needs up to {needed / 1e6:.0f} MB"
     values: Values = {"free_bytes": found.free_bytes, "needed_bytes": needed}
@@ -211,7 +213,7 @@ def _judge(rows: list[tuple[str, float, SentStream | None, CaptureResult | None]
         }
         counts.append(
             f"{name} {format_count(counted)} of {format_count(packets)} at {format_count(round(pps))} packets/s "
-            f"({format_count(round(requested_pps))} asked)"
+            f"({format_count(round(requested_pps))} requested)"
         )
         if dropped or counted < packets:
             dropped_by.append(f"{name} dropped {dropped}" if dropped else f"{name} missed {packets - counted}")

@@ -57,7 +57,7 @@ async def stated(bench: CheckContext, node: str) -> CheckFinding:
     """The clock error stated in hosts.yaml or by the clock's keeper; on a sink, compared with measured offsets."""
     entry = bench.inventory.nodes[node]
     if entry.clock_error_ns is None and entry.clock_keeper is None:
-        return skipped("nothing is: labconsole compares the clocks itself (clock_error_ns, clock_keeper)")
+        return skipped("none: labconsole compares the clocks itself (clock_error_ns, clock_keeper)")
     sources = {stream.source.node for stream in bench.streams() if stream.sink.node == node}
     links = {node: bench.link(node), **{name: link for name, link in bench.links.items() if name in sources}}
     statements = await read_clock_statements(bench.inventory, links)
@@ -65,7 +65,7 @@ async def stated(bench: CheckContext, node: str) -> CheckFinding:
     values: Values = {STATED: statement.model_dump()}
     if statement.error_ns is None:
         package = PACKAGES.get(statement.by, statement.by)
-        remedy = f"on {node}: apt install {package}, and have it keep the clock; or take clock_keeper out of hosts.yaml"
+        remedy = f"on {node}: apt install {package}, and let it keep the clock; or remove clock_keeper from hosts.yaml"
         return warned(f"{statement.by} tells nothing: {statement.refused}", remedy, **values)
     nodes = node_facts(links, {name: await bench.facts(name) for name in links}, statements)
     pairs = [(name, agreement((name, node), nodes[name], nodes[node])) for name in sorted(sources & set(links))]

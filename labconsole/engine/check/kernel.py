@@ -103,23 +103,23 @@ async def _try_request(
     except NodeError as exc:
         code, message = parse_refusal(exc)
         if wanted == "off":
-            return passed(f"not to be had, and not asked for ({setting}: off): {message}", refused=code)
+            return passed(f"not available, and not requested ({setting}: off): {message}", refused=code)
         hint = "log in as root" if code == "no_permission" else "boot another kernel"
         if wanted.startswith("xdp-"):
             hint = f"{hint}, or " if code == "no_permission" else ""
-            return warned(f"not to be had: {message}", f"{hint}set {setting}: on, which changes nothing", refused=code)
-        return warned(f"not to be had: {message}", f"{hint}, or leave {setting} off", refused=code)
+            return warned(f"not available: {message}", f"{hint}set {setting}: on, which changes nothing", refused=code)
+        return warned(f"not available: {message}", f"{hint}, or leave {setting} off", refused=code)
     taken = getattr(started, "memory_bytes", None)
     memory = "" if taken is None else f", {taken / 1e6:.1f} MB of the kernel's memory while it counts"
-    summary = f"to be had ({setting}: {wanted}){memory}"
+    summary = f"available ({setting}: {wanted}){memory}"
     if lost is not None:
-        unknown = "whether it ended, and what it changed, is not known"
+        unknown = "it is not known whether it ended and what it changed"
         hint = f"look at the node's ports, then check again; or leave {setting} off"
         return warned(f"{summary}; {unknown}: {lost.message}", hint)
     changes, as_before = _changes(stopped)
     if as_before:
         return passed(summary + changes)
-    return warned(summary + changes, "set this right at the port (ethtool -K, ip link), or set packet_times: on")
+    return warned(summary + changes, "correct this at the port (ethtool -K, ip link), or set packet_times: on")
 
 
 def _changes(stopped: Message | None) -> tuple[str, bool]:
@@ -130,10 +130,10 @@ def _changes(stopped: Message | None) -> tuple[str, bool]:
             changed = list(port.xdp.features)
             if port.xdp.link_changes:
                 changed.append(f"{port.xdp.link_changes} changes of its link")
-            text += f"; at {port.interface} it brings {', '.join(changed) or 'no change'}"
+            text += f"; at {port.interface} it causes {', '.join(changed) or 'no change'}"
             if port.xdp.left_features:
-                text += f", and could not put back {', '.join(port.xdp.left_features)}"
+                text += f", and could not restore {', '.join(port.xdp.left_features)}"
             if port.xdp.link_is_back is False:
-                text += f", and {LINK_S:g} s after it had gone the link was not up again"
+                text += f", and {LINK_S:g} s after its removal the link was not up again"
             as_before &= not port.xdp.left_features and port.xdp.link_is_back is not False
     return text, as_before

@@ -192,7 +192,7 @@ async def driver(bench: CheckContext, node: str) -> CheckFinding:
     by_port: dict[str, str] = {}
     for name, setting in (await _settings(bench, node)).items():
         rings, bus = setting.rings, setting.bus
-        text = f"{setting.driver or 'driver not told'}"
+        text = f"{setting.driver or 'driver unknown'}"
         if rings is not None:
             text += f", rx ring {rings.rx} of {rings.rx_max}"
         if bus is not None and bus.link_width:
@@ -213,7 +213,7 @@ async def stamps(bench: CheckContext, node: str) -> CheckFinding:
     able = {name: port.stamps is not None and port.stamps.all_received for name, port in ports.items()}
     text = alike({name: "by the NIC, too" if each else "by the kernel only" for name, each in able.items()})
     if bench.inventory.nodes[node].capture_stamps == "nic" and not all(able.values()):
-        return failed(text, f"take capture_stamps of {node} out of hosts.yaml, or use a NIC that stamps every frame")
+        return failed(text, f"remove capture_stamps of {node} from hosts.yaml, or use a NIC that stamps every frame")
     return passed(text) if text else skipped("none of its data ports exists")
 
 

@@ -64,7 +64,7 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
         states = (await link.ask(HoldSinkPorts(ports=wanted), timeout_s=8)).ports
         await link.ask(ReleaseSinkPorts(), timeout_s=8)
     except AgentError as exc:
-        problem = f"the streams' UDP ports are not held: {exc.message}"
+        problem = f"the streams' UDP ports are not bound: {exc.message}"
         return warned(problem, "if the sink has its sink_ip, remove that from its interface (ip address del)")
     problems = [each for each in map(describe_unheld_port, wanted, states) if each is not None]
     values: Values = {f"{each.sink_ip}:{each.udp_sink_port}": s.state for each, s in zip(wanted, states, strict=True)}
@@ -114,10 +114,10 @@ async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
     if foreign:
         return failed(
             f"configured: {', '.join(foreign[:MAX_NAMED])}",
-            f"they belong to somebody else: ask, or on {node}: echo reset > /proc/net/pktgen/pgctrl",
+            f"they belong to another user: ask, or on {node}: echo reset > /proc/net/pktgen/pgctrl",
             devices=foreign,
         )
-    return passed("no device configured by anybody else")
+    return passed("no device configured by another user")
 
 
 @check("quiet.logins", "logins")
@@ -132,7 +132,7 @@ async def logins(bench: CheckContext, node: str) -> CheckFinding:
         users.append(f"{entry.user} on {entry.line}{host}")
     if users:
         return warned(", ".join(users[:MAX_NAMED]), "tell them that you are measuring", logins=len(users))
-    return passed("nobody else is logged in")
+    return passed("no other user is logged in")
 
 
 @check("quiet.leftovers", "leftovers of earlier runs", wave=Wave.FIXES)

@@ -49,7 +49,7 @@ async def _check_plugin(bench: CheckContext, node: str, wanted: str) -> CheckFin
     try:
         plugin = load_generator(wanted)
     except PluginError as exc:
-        return failed(str(exc), f"mend or uninstall it, or choose another generator: {', '.join(BUILT_IN)}")
+        return failed(str(exc), f"repair or uninstall it, or choose another generator: {', '.join(BUILT_IN)}")
     needed = list(plugin.about.programs)
     found = (await bench.read(node, TakeSurvey(tools=needed, guests=[]))).tools if needed else {}
     missing = [tool for tool in needed if found.get(tool) is None]

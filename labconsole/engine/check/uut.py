@@ -210,7 +210,7 @@ async def routes(bench: CheckContext, node: str) -> CheckFinding:
             "remove what is not labconsole's (ip route del, ip neigh del): platforms set their own entries and "
             "restore these afterwards",
         )
-    return passed(f"{len(found.routes or ())} routes, none of them by somebody else in {BENCHMARK_NETWORK}")
+    return passed(f"{len(found.routes or ())} routes, none of them set by others in {BENCHMARK_NETWORK}")
 
 
 def _network(text: object) -> ipaddress.IPv4Network | None:

@@ -18,5 +18,5 @@ def describe_next_steps(path: Path) -> list[str]:
     """The steps that follow once the file is written."""
     return [
         f"{path} is written. Fill in the blanks, then: labconsole check --hosts {path}",
-        "Or let the cables be found, into another file: labconsole discover uut=dut1 src1 snk1 --out FILE",
+        "Or discover the cables, into another file: labconsole discover uut=dut1 src1 snk1 --out FILE",
     ]

@@ -51,8 +51,9 @@ class DiscoveryResult:
         """The proposed hosts.yaml. Raises ConfigError if no path leads through the UUT."""
         if not self.proposal.streams:
             raise ConfigError(
-                "no path through the unit under test was found: it takes a cable from a source's port to one of its, "
-                "and one from another of its ports to a sink's" + _describe_likelier_uut(self.wiring, self.proposal.uut)
+                "no path through the unit under test was found: it needs a cable from a source's port to one of its "
+                "ports, and one from another of its ports to a sink's port"
+                + _describe_likelier_uut(self.wiring, self.proposal.uut)
             )
         nodes = [
             HostsNode(each.name, each.address, self.proposal.roles[each.name], each.user, each.port)

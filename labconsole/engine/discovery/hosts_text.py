@@ -62,7 +62,7 @@ def _lines(
         source, uut_in, uut_out, sink = (sanitize_line(str(port)) for port in ports)
         yield f"#     {source} ── {uut_in}   {uut_out} ── {sink}        stream s{number}"
     yield ""
-    yield "# A name for this testbed. It stands in every record; a report never averages runs of different testbeds."
+    yield "# A name for this testbed. It is stored in every record; a report never averages runs of different testbeds."
     yield f"testbed: {_word(testbed)}"
     yield ""
     if all(port.driver == "veth" for each in streams for port in (each.source, each.uut_in, each.uut_out, each.sink)):
@@ -95,7 +95,7 @@ def _lines(
     yield from PLATFORMS.splitlines()
     yield ""
     yield "defaults:"
-    yield "  # Rest between two trials, and how long counters have to stand still before a trial is closed."
+    yield "  # Rest between two trials, and how long counters must stay constant before a trial is closed."
     yield "  settle_s: 5"
     yield "  drain_s: 2"
     for name, value in defaults.items():

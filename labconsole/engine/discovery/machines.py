@@ -41,7 +41,7 @@ class MachineSpec:
         except ValidationError as exc:
             problem = exc.errors()[0]
             why = str(problem["msg"]).removeprefix("Value error, ").replace(" | ", "; ")
-            raise ConfigError(f"is not what one types after ssh: {why}", value=problem["input"]) from None
+            raise ConfigError(f"is not a valid SSH destination: {why}", value=problem["input"]) from None
 
 
 def parse_machines(texts: Sequence[str]) -> list[MachineSpec]:
@@ -52,7 +52,7 @@ def parse_machines(texts: Sequence[str]) -> list[MachineSpec]:
     found: list[MachineSpec] = []
     chosen = [name for name in (text.rpartition("=")[0] for text in texts) if name not in ROLES and NAME.match(name)]
     if len(set(chosen)) < len(chosen):
-        raise ConfigError("gives two machines one name", value=" ".join(texts))
+        raise ConfigError("gives two machines the same name", value=" ".join(texts))
     wrong: list[ConfigError] = []
     for text in texts:
         before = text.rpartition("=")[0]
@@ -103,7 +103,7 @@ def _login(text: str) -> tuple[str | None, str, int | None]:
     """User, host and port. An IPv6 address needs brackets only before a port."""
 
     def refused(why: str) -> ConfigError:
-        return ConfigError(f"is not what one types after ssh: {why}", value=text, allowed=LOGINS)
+        return ConfigError(f"is not a valid SSH destination: {why}", value=text, allowed=LOGINS)
 
     user, at, rest = text.removeprefix("ssh://").rstrip("/").rpartition("@")
     if at and not user:

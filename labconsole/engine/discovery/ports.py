@@ -80,10 +80,10 @@ def _used(
     links: Sequence[NodeLinkState],
 ) -> dict[str, str]:
     """Why each interface is in use, with ``{}`` for its name; includes parents and members of used interfaces."""
-    found = {each.interface: f"the route to {each.destination} goes by {{}}" for each in routes if each.interface}
+    found = {each.interface: f"the route to {each.destination} uses {{}}" for each in routes if each.interface}
     found |= {name: f"the address {own[0]} is on {{}}" for name, own in addresses.items() if own}
     if ssh_interface is not None:
-        found[ssh_interface] = "SSH comes in by {}"
+        found[ssh_interface] = "SSH uses {}"
     before = -1
     while len(found) != before:
         before = len(found)

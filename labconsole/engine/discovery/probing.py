@@ -132,17 +132,17 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tel
         raise
     finally:
         for node in by_node:
-            tell(node, "puts back what was changed")
+            tell(node, "restores what was changed")
             with suppress(NodeError):  # its agent stops listening when it ends
                 await links[node].ask(StopListening(), timeout_s=8)
             try:
                 undone = await links[node].ask(UndoChanges(token=TOKEN), timeout_s=20)
                 not_undone += [f"{node}: {each}" for each in undone.failed]
-                tell(node, "could not put everything back" if undone.failed else "is as it was")
+                tell(node, "could not restore everything" if undone.failed else "is restored")
             except NodeError as exc:
                 not_undone.append(f"{node}: {exc.message}: its agent undoes everything when it ends")
         if problem is not None and not_undone:
-            raise NodeError(problem.node, f"{problem.message}; not put back: {'; '.join(not_undone)}") from problem
+            raise NodeError(problem.node, f"{problem.message}; not restored: {'; '.join(not_undone)}") from problem
     updated = {(port.node, port.interface): port for port in speeds}
     refused = {updated[port.node, port.interface]: why for port, why in refused.items()}
     return ProbeResult(speeds, heard, refused, not_undone)

@@ -20,7 +20,7 @@ def describe_ports(ports: Sequence[Port], alone: Sequence[ExcludedPort]) -> list
         described = ", ".join(f"{port.interface} ({', '.join(_describe_port(port))})" for port in own)
         lines.append(f"{node}: {described}")
     if not ports:
-        lines.append("no port is free to be tried")
+        lines.append("no port is free for probing")
     return lines
 
 
@@ -49,14 +49,14 @@ def _wiring(wiring: Wiring) -> Iterator[str]:
         yield f"  {wire.one} ── {wire.other}{_describe_wire(wire)}"
     for group in wiring.shared:
         yield (
-            f"not told apart: {', '.join(map(str, group))} hear each other: a switch joins them; give each cable a "
-            "VLAN of its own, or connect them directly"
+            f"ambiguous: {', '.join(map(str, group))} hear each other: a switch joins them; give each cable its own "
+            "VLAN, or connect them directly"
         )
     for port, why in wiring.refused.items():
         yield f"could not send: {port} ({why})"
     for one, other in wiring.one_way:
         if other not in wiring.refused:
-            yield f"one way only: {other} hears {one}, and is not heard by it: look at both ports' error counters"
+            yield f"one way only: {other} hears {one}, but not the reverse: look at both ports' error counters"
     for port in wiring.silent:
         if port in wiring.refused:
             continue
@@ -85,13 +85,13 @@ def _proposal(proposal: Proposal) -> Iterator[str]:
     if bridged := [f"{port} from {port.bridge}" for port in used if port.bridge is not None]:
         yield f"before you measure, take out of their bridges: {', '.join(bridged)}"
     if down := [str(port) for port in used if not port.up]:
-        yield f"before you measure, set up: {', '.join(down)} (they were set up to be tried, and are down again)"
+        yield f"before you measure, set up: {', '.join(down)} (they were set up for probing, and are down again)"
     if proposal.spare:
-        yield f"in no stream: {', '.join(map(str, proposal.spare))} (for as many sources as sinks)"
+        yield f"in no stream: {', '.join(map(str, proposal.spare))} (there must be as many sources as sinks)"
 
 
 def build_excluded_ports_json(alone: Sequence[ExcludedPort]) -> dict[str, object]:
-    """The JSON result if no port is free to be tried."""
+    """The JSON result if no port is free for probing."""
     return {"ports": [], "left_alone": [{"port": str(each), "why": each.why} for each in alone]}
 
 

@@ -145,8 +145,8 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
     )
 
 
-_FIRST = f"take set_ups: {MINIMUM_SET_UPS}, repetitions: {MINIMUM_REPETITIONS} first"
-APART = "replay it into a store of its own (--store), and ask again of that"
+_FIRST = f"first measure it with set_ups: {MINIMUM_SET_UPS}, repetitions: {MINIMUM_REPETITIONS}"
+APART = "replay it into a separate store (--store), and get advice from that one"
 
 
 def _advise_configuration(

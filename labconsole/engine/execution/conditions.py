@@ -30,7 +30,8 @@ class StopConditions:
         """The condition that forbids a further trial, or an empty string."""
         stop = self._stop
         if stop.invalid_in_a_row is not None and self._in_a_row >= stop.invalid_in_a_row:
-            return f"{counted(self._in_a_row, 'trial')} in a row came out invalid"
+            many = counted(self._in_a_row, "trial")
+            return f"{many} in a row {'was' if self._in_a_row == 1 else 'were'} invalid"
         if stop.after_s is not None and self._watch.spent_s >= stop.after_s:
             return f"{stop.after_s:g} s of measuring are over"
         if self._deadline is not None and datetime.now().astimezone() >= self._deadline:

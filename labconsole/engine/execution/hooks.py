@@ -87,7 +87,7 @@ async def run_command(command: HookCommand, environment: Mapping[str, str], key:
     text = output.decode(errors="replace").strip()
     log.info("%s command %s: exit status %s: %s", key, command_line, process.returncode, text)
     if process.returncode != 0:
-        output_end = f": {text[-QUOTED_CHARACTERS:]}" if text else ", and said nothing"
+        output_end = f": {text[-QUOTED_CHARACTERS:]}" if text else ", and printed nothing"
         raise MeasurementError(f"{key} command {command_line} failed with exit status {process.returncode}{output_end}")
 
 

@@ -180,7 +180,7 @@ def dependencies(
         else:
             reference = pilot.reference(waiting[0]) if pilot is not None else None
         first = tuple(index for index in need.given_by if index in open_points)
-        text = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
+        text = f"points {_numbers(waiting)} need the maximum of {need.platform} with an idle guest: "
         if plan.set_ups is not None and reference is None:
             text += "the pilot measures it first"
         elif first and plan.set_ups is None:

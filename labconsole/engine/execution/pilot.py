@@ -168,7 +168,7 @@ class Pilot:
             if len(same_setting) > 1 and not stored and not any(each in self._kept for each in same_setting):
                 named = self._plan.points[index].request
                 size, sources = named.frame.bytes, named.sources
-                return f"no trial of the pilot stands at {size} B with {sources} source{'s' if sources > 1 else ''}"
+                return f"the pilot has no usable trial at {size} B with {sources} source{'s' if sources > 1 else ''}"
         return None
 
     def lacks_reference(self, point: int) -> str | None:
@@ -180,7 +180,7 @@ class Pilot:
         at_max = (self._kept.get(each) for each in found if each in self._at_max)
         why = next((f"; at max {WHY[each.says_nothing]}" for each in at_max if each and each.says_nothing), "")
         return (
-            f"the pilot found no maximum of {request.platform} beside an idle guest, which {request.background} is a "
+            f"the pilot found no maximum of {request.platform} with an idle guest, which {request.background} is a "
             f"share of{why}"
         )
 

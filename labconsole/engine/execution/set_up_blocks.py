@@ -82,7 +82,7 @@ class BlockExecution:
         def same(each: Trial) -> bool:
             return self.plan.set_up_of(each) == key
 
-        why = f"its set-up broke off: {problem}"
+        why = f"its set-up was interrupted: {problem}"
         for each in self._todo.rewind(same):
             self.grid.redo(each)
             self.grid.give_up(each, why)
@@ -93,7 +93,7 @@ class BlockExecution:
             if problem.cause is not None:
                 self.refused(problem.cause)
             gone = same if course.gave_runs else lambda each: self._needs(each) == key[1]
-            self._drop(gone, f"{text}; it broke off {course.again[key]} times", str(problem))
+            self._drop(gone, f"{text}; it was interrupted {course.again[key]} times", str(problem))
         course.leave()
         self.tell(trial, None, broke=str(problem))
         return again

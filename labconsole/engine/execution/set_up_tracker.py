@@ -75,7 +75,7 @@ class SetUpTracker:
         self._gave_run.add(self.key)
         set_up_id = record.set_up.id if record.set_up is not None else None
         if self._known and set_up_id != self._id:
-            raise SetUpFailure("the platform had to be set up anew in between")
+            raise SetUpFailure("the platform had to be set up again in between")
         self._id, self._known = set_up_id, True
 
     def counts(self, record: RunRecord) -> None:
@@ -115,7 +115,7 @@ def describe_set_up(key: Key) -> str:
 
 def describe_background(background: str) -> str:
     """The background that a platform is measured with, as text."""
-    return "alone" if background == "none" else f"beside {background}"
+    return "alone" if background == "none" else f"with background {background}"
 
 
 def format_block(block: int, set_ups: int | None) -> str:

@@ -62,7 +62,7 @@ class TargetLimits:
             enough = min(rule.repetitions, self._passes or rule.repetitions)
             if sum(loss is not None and loss > rule.loss_ratio for loss in losses) >= enough:
                 target = format_target(self._plan.points[index].request.wish)
-                return f"left out: {target} loses more than {rule.loss_ratio * 100:g} % already"
+                return f"left out: {target} already loses more than {rule.loss_ratio * 100:g} %"
         return None
 
     def _nothing_more(self, higher: list[int], repetition: int) -> str | None:

@@ -30,7 +30,7 @@ def room_refusal(
             return ConfigError(
                 f"leaves {_format_duration(max(0.0, room_s))} to plan {plan.name}, and its next block takes about "
                 f"{_format_duration(needed_s)} with what is left of the pilot: stop later, or make a block shorter "
-                "(fewer repetitions, points or platforms; --platforms takes some of them)",
+                "(fewer repetitions, points or platforms; --platforms selects some of them)",
                 key=key,
                 value=value,
             )

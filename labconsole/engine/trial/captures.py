@@ -52,7 +52,7 @@ class TrialCaptures:
                     if exc.code != "not_supported":
                         raise
                     text = (
-                        f"{exc.message}; hosts.yaml asks for it: take capture_stamps: nic out at {node}, or use a NIC "
+                        f"{exc.message}; hosts.yaml requires it: remove capture_stamps: nic from {node}, or use a NIC "
                         "that stamps every frame"
                     )
                     raise AgentError(node, text, code=exc.code, operation=exc.operation, detail=exc.detail) from exc

@@ -51,7 +51,7 @@ def _worse(before: ClockStatement, after: ClockStatement | None) -> ClockStateme
         return before
     if after is None or after.error_ns is None:
         why = "nothing" if after is None else after.refused
-        return ClockStatement(by=before.by, refused=f"after the trial {before.by} told {why}")
+        return ClockStatement(by=before.by, refused=f"after the trial {before.by} reported {why}")
     if after.reference != before.reference:
         changed = f"{before.by} followed {before.reference} before the trial and {after.reference} after it"
         return ClockStatement(by=before.by, refused=changed)

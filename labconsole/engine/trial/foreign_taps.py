@@ -105,7 +105,7 @@ class SinkPortHolder:
         except (NodeLost, NodeUnreachable):
             return  # the trial learns that by itself
         except NodeError as exc:
-            self._note(node, f"the streams' UDP ports are not held: {exc.message}")
+            self._note(node, f"the streams' UDP ports are not bound: {exc.message}")
             return
         for port, state in zip(ports, reply.ports, strict=True):
             if problem := describe_unheld_port(port, state):
@@ -132,7 +132,7 @@ def describe_unheld_port(port: SinkPort, state: SinkPortState) -> tuple[str, str
         )
     why = f": {state.message}" if state.message else ""
     return (
-        f"{where} cannot be held{why}; the kernel answers test frames with ICMP port unreachable",
+        f"{where} cannot be bound{why}; the kernel answers test frames with ICMP port unreachable",
         "log in as root, or remove sink_ip from the sink's interface (ip address del)",
     )
 

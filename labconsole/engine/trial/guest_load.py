@@ -113,7 +113,7 @@ def parse_started(answer: str) -> int:
     """The process ID of the leader."""
     match = _STARTED.fullmatch(answer.strip())
     if match is None:
-        raise ImplausibleAnswer(f"it should have said which process it started, but said {_format_answer(answer)}")
+        raise ImplausibleAnswer(f"it should have reported which process it started, but said {_format_answer(answer)}")
     return int(match[1])
 
 
@@ -154,7 +154,7 @@ def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
         elif match := _STAT.fullmatch(line):
             pid = int(match[1])
             if at_s is None or pid not in pids or pid in workers:
-                raise ImplausibleAnswer(f"it reported a process that it was not asked about: {_format_answer(line)}")
+                raise ImplausibleAnswer(f"it reported a process that was not requested: {_format_answer(line)}")
             numbers = [int(word) for word in match[4].split()]
             if min(numbers[6], numbers[18]) < 0:
                 raise ImplausibleAnswer(f"it reported negative counts: {_format_answer(line)}")

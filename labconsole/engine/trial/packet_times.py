@@ -165,7 +165,7 @@ class PacketTimers:
         except NodeError as exc:
             self._untimed(node, *parse_refusal(exc))
             return
-        self._untimed(node, "failed", "the node did not tell of this stream")
+        self._untimed(node, "failed", "the node did not report this stream")
         for port in result.ports:
             for seen, counted in zip(self._seen[node].get(port.interface, ()), port.streams, strict=False):
                 memory_bytes = self._memory_bytes.get(node)

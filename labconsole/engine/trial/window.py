@@ -95,7 +95,7 @@ class Readings:
             side[node].drops = drops = await self._ask(node, ReadDrops(interfaces=self._interfaces[node]))
             for own in drops.namespaces.values() if drops is not None and not begin else ():
                 for interface in own.cut or ():
-                    detail = f"{interface} has more statistics that may tell of trouble than are kept"
+                    detail = f"{interface} has more error statistics than are kept"
                     self._seen.notes.append({"node": node, "kind": "not_observed", "detail": detail})
 
         await run_concurrently(read(node) for node in self._nodes)

@@ -127,7 +127,7 @@ class DiskImages:
             pairs += [source, self.options[option]]
         copied = await self._run(_COPY, top, *pairs, limit_s=_COPY_S)
         if copied.exit_status != 0:
-            raise self._problem(f"copying what guests start from failed: {' '.join(copied.stderr.split())[-200:]}")
+            raise self._problem(f"copying the guests' files failed: {' '.join(copied.stderr.split())[-200:]}")
         self.paths = dict(self.options)
 
     async def _find_theirs(self, *, on_disk: bool) -> None:
@@ -156,14 +156,10 @@ class DiskImages:
         """Return how much of each file is in the page cache."""
         said = await self._run(_COUNT, "sh", *self.paths.values(), limit_s=_COPY_S)
         if said.exit_status == 5:
-            raise self._problem(
-                "what is in the page cache is told by fincore; install util-linux-extra on the UUT (Debian)"
-            )
+            raise self._problem("the page cache is read by fincore; install util-linux-extra on the UUT (Debian)")
         counted = counted_pages(said.stdout)
         if said.exit_status != 0 or len(counted) != len(self.paths):
-            raise self._problem(
-                f"fincore did not say what is in the page cache: {' '.join(said.stderr.split())[-200:]}"
-            )
+            raise self._problem(f"fincore did not report the page cache: {' '.join(said.stderr.split())[-200:]}")
         return tuple(
             CachedFiles(option=option, path=path, pages=pages, cached_pages=cached)
             for (option, path), (pages, cached) in zip(self.paths.items(), counted, strict=True)

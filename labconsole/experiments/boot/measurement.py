@@ -102,10 +102,10 @@ class BootMeasurement:
         try:
             if self._offer.files:
                 done = "looked for" if self._offer.installed else "copied"
-                self._show(f"what the guests start from is being {done}")
+                self._show(f"the guests' files are being {done}")
                 await run_cancellable(self._stage, own.make(on_disk=self._point.start == "cold"))
             if self._point.start == "hot":
-                self._show("one guest is started and thrown away, so that all it needs is in memory")
+                self._show("one guest is started and discarded, so that all it needs is in memory")
                 await self._start_throwaway_guest(own)
             return await self._measured(own)
         finally:
@@ -121,7 +121,7 @@ class BootMeasurement:
         except AgentError as exc:
             if exc.code not in DID_NOT_COME:
                 raise
-            raise MeasurementError(f"the guest that is thrown away before a hot start: {exc.message}") from exc
+            raise MeasurementError(f"the guest that is discarded before a hot start: {exc.message}") from exc
         await self._stage.restore()
 
     async def _remove(self, own: DiskImages) -> None:

@@ -89,7 +89,7 @@ def too_far_apart(guest: GuestBootRecord, clock_error_s: float | None) -> bool:
 def _marks(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> Iterator[Reason]:
     for each in guests:
         if each.ready_ns is not None and each.mark_ns is None:
-            detail = f"{each.guest}: said that it was up, but the timekeeper did not see its mark"
+            detail = f"{each.guest}: reported that it was up, but the timekeeper did not receive its mark"
             yield reason("mark_lost", detail, guest=each.guest)
         if too_far_apart(each, clock_error_s):
             detail = f"{each.guest}: its mark came after {each.mark_s:.3f} s, its word after {each.ready_s:.3f} s"
@@ -99,12 +99,12 @@ def _marks(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> It
 def _cached(start: str, files: Sequence[CachedFiles]) -> Iterator[Reason]:
     pages, cached = sum_cached_pages(files)
     if not pages:
-        detail = f"of what the guests start from no page is known, so that nothing shows that it was a {start} start"
+        detail = f"the page cache of the guests' files is unknown, so nothing shows that it was a {start} start"
         yield reason("not_cold" if start == "cold" else "not_hot", detail, pages=pages)
         return
     if start == "cold" and cached:
-        detail = f"{cached} of {pages} pages of what the guests start from were still in memory"
+        detail = f"{cached} of {pages} pages of the guests' files were still in memory"
         yield reason("not_cold", detail, pages=pages, cached_pages=cached)
     if start == "hot" and cached < pages:
-        detail = f"only {cached} of {pages} pages of what the guests start from were in memory"
+        detail = f"only {cached} of {pages} pages of the guests' files were in memory"
         yield reason("not_hot", detail, pages=pages, cached_pages=cached)

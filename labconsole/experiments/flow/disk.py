@@ -136,10 +136,10 @@ def disk_reasons(requested: FlowRequested, seen: BackgroundDiskRecord | None) ->
     if requested.disk is None:
         return
     if seen is None:
-        yield reason("not_measured", "nothing is known of the work on the disk")
+        yield reason("not_measured", "the work on the disk was not observed")
         return
     if seen.exit_status is None:
-        detail = f"{seen.guest}: did not say in a readable way how its work on the disk ended"
+        detail = f"{seen.guest}: its report on the end of its work on the disk is unreadable"
         yield reason("guests_missing", detail, guest=seen.guest)
     elif seen.exit_status != 0:
         why = f": {seen.output}" if seen.output else ""
@@ -147,7 +147,7 @@ def disk_reasons(requested: FlowRequested, seen: BackgroundDiskRecord | None) ->
         yield reason("job_failed", detail, guest=seen.guest, exit_status=seen.exit_status)
     for what, at_ns in (("before", seen.start_ns), ("after", seen.end_ns)):
         if at_ns is None:
-            detail = f"{seen.guest}: the mark {what} its work on the disk did not come to the sink"
+            detail = f"{seen.guest}: the mark {what} its work on the disk did not arrive at the sink"
             yield reason("mark_lost", detail, guest=seen.guest)
     if seen.start_ns is not None and seen.end_ns is not None and seen.during_ratio is None:
         detail = "no bin in which the others send lies wholly before the work on the disk, or none in it"

@@ -122,7 +122,7 @@ def _scenario(record: FlowRecord) -> Iterator[Discrepancy]:
     disk, weights = record.disk, record.weights
     if disk is not None:
         if record.requested.disk is not None and disk.job != record.requested.disk.job:
-            yield against("disk.job", f"is {disk.job[:80]}, and another one was asked for", disk.job[:80])
+            yield against("disk.job", f"is {disk.job[:80]}, but another one was requested", disk.job[:80])
         if (disk.mark_packets == 0) != (disk.start_ns is None and disk.end_ns is None):
             yield against("disk.mark_packets", "has no times, or times without packets", disk.mark_packets)
         if disk.start_ns is not None and disk.end_ns is not None:

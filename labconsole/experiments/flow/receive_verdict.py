@@ -28,14 +28,14 @@ def receive_reasons(
         detail = f"{where}: {total} packets were sent, and {source.nic_packets} left its NIC"
         yield reason("lost_at_source", detail, node=source.node, packets=total - source.nic_packets)
     if source.uut_packets is not None and source.uut_packets - total > limits.foreign_packets:
-        detail = f"{source.uut_packets} packets came in at {source.uut_interface}, of {total} that were sent"
+        detail = f"{source.uut_packets} packets arrived at {source.uut_interface}, of {total} that were sent"
         yield reason("foreign_frames", detail, packets=source.uut_packets - total)
 
 
 def _sent(requested: FlowRequested, each: ReceiverRecord, limits: Tolerances) -> Iterator[Reason]:
     if each.sent_packets is None or each.sent_s is None or each.stopped_by == "error":
         why = f": {each.output}" if each.output else ""
-        yield reason("generator_failed", f"the source did not send to {each.guest} as asked{why}", guest=each.guest)
+        yield reason("generator_failed", f"the source did not send to {each.guest} as requested{why}", guest=each.guest)
         return
     if each.sent_packets == 0:
         yield reason("no_packets", f"nothing was sent to {each.guest}", guest=each.guest)
@@ -43,9 +43,7 @@ def _sent(requested: FlowRequested, each: ReceiverRecord, limits: Tolerances) ->
         yield reason("generator_errors", f"{each.errors} errors in sending to {each.guest}", guest=each.guest)
     offered_bps = each.offered_bps or 0.0
     if offered_bps < (1 - limits.offered_ratio) * requested.offered_bps:
-        detail = (
-            f"{each.guest} was sent {offered_bps:.0f} bit/s of payload, of {requested.offered_bps} that were asked for"
-        )
+        detail = f"{each.guest} was sent {offered_bps:.0f} bit/s of payload, of {requested.offered_bps} requested"
         yield reason("offered_short", detail, guest=each.guest, offered_bps=offered_bps)
     if each.sent_s < (1 - limits.duration_ratio) * requested.duration_s:
         detail = f"{each.guest} was sent to for {each.sent_s:.3f} s, of {requested.duration_s:g}"
@@ -58,7 +56,7 @@ def _sent(requested: FlowRequested, each: ReceiverRecord, limits: Tolerances) ->
 def _read(each: ReceiverRecord) -> Iterator[Reason]:
     arrived = [each.udp_packets, each.socket_full_packets, each.no_reader_packets, each.ip_packets]
     if each.sent_packets and each.udp_packets == 0 and not any(arrived):
-        detail = f"{each.guest}: nothing came to it of {each.sent_packets} packets that were sent"
+        detail = f"{each.guest}: none of the {each.sent_packets} packets sent to it arrived"
         yield reason("no_packets", detail, guest=each.guest)
     if each.udp_packets is None:
         yield reason("not_measured", f"{each.guest} did not say how many datagrams it read", guest=each.guest)

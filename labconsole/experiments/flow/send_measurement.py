@@ -133,7 +133,7 @@ class SendMeasurement(FlowMeasurement):
             if sender.host_interface is None:
                 raise GuestLacks(
                     f"guest {sender.name} of platform {self._point.platform} has no interface of its own on the UUT "
-                    "by which it could be told from the others"
+                    "that identifies it"
                 )
         begin_s = TOGETHER_S + LONGER_S
         speed_bps = self._crew.stream.link_speed_bps

@@ -88,17 +88,17 @@ class Flows:
                 )
             if most_guests < 2 and max(factors.second_after_s) > 0:
                 raise ConfigError(
-                    "is of all guests but the first, and one guest is asked for",
+                    "needs at least two guests; this plan has one",
                     key="flow.second_after_s",
                     value=max(factors.second_after_s),
-                    allowed="0, or two guests and more",
+                    allowed="0, or two guests or more",
                 )
             offer = stage.offer(point.platform, flow_members(point, factors, SOME_CPUS))
             link_speed_bps = inventory.streams[0].link_speed_bps
             fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
             if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
                 raise ConfigError(
-                    "are no limits on this link",
+                    "do not limit anything on this link",
                     key="flow.limits",
                     value=", ".join(map(format_target, point.limits)),
                     allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "
@@ -110,8 +110,8 @@ class Flows:
             bare = inventory.platforms[point.platform].driver == BARE_HOST
             if bare and point.pattern == "in" and point.guests > 1:
                 raise ConfigError(
-                    "processes of the bare host share its network stack, so that what several are sent cannot be told "
-                    "apart",
+                    "processes of the bare host share its network stack, so packets to several of them cannot be "
+                    "attributed",
                     key="guests",
                     value=point.guests,
                     allowed="1, or platforms with guests",
@@ -146,7 +146,7 @@ def _refuse_of_ring(factors: FlowFactors) -> None:
         if values != usual:
             shown = [format_target(each) if name == "offered" and each != "line" else str(each) for each in values]
             raise ConfigError(
-                "is of datagrams to the sink, and the guests of a ring send as much as they can over TCP",
+                "applies to UDP flows to the sink; guests of a ring send TCP at full speed",
                 key=f"flow.{name}",
                 value=", ".join(shown),
                 allowed=str(usual[0]),

@@ -88,7 +88,7 @@ def derive_reasons(
     found += _beyond(senders, line_bps)
     if sink is not None:
         found += (
-            reason("no_packets", f"{flow.guest}: nothing of its flow {flow.flow} came to the sink", guest=flow.guest)
+            reason("no_packets", f"{flow.guest}: nothing of its flow {flow.flow} arrived at the sink", guest=flow.guest)
             for flow in flows
             if not flow.packets
         )
@@ -142,14 +142,16 @@ def _skew(requested: FlowRequested, start_skew_s: float | None, by: str) -> Iter
 
 def _sender(sender: SenderRecord) -> Iterator[Reason]:
     if sender.exit_status is None:
-        detail = f"{sender.guest}: did not say in a readable way how sending ended"
+        detail = f"{sender.guest}: its report on the end of sending is unreadable"
         yield reason("guests_missing", detail, guest=sender.guest)
     elif sender.exit_status != 0:
         why = f": {sender.output}" if sender.output else ""
         detail = f"{sender.guest}: iperf ended with status {sender.exit_status}{why}"
         yield reason("generator_failed", detail, guest=sender.guest, exit_status=sender.exit_status)
     if sender.host_packets is not None and sender.packets > sender.host_packets:
-        detail = f"{sender.guest}: {sender.host_packets} packets came out of it, and {sender.packets} came to the sink"
+        detail = (
+            f"{sender.guest}: {sender.host_packets} packets came out of it, and {sender.packets} arrived at the sink"
+        )
         yield reason("witnesses_disagree", detail, guest=sender.guest)
 
 
@@ -178,8 +180,10 @@ def _offered(
         frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
         wanted_bps = min(wanted_bps, round((1 - CREDIT_RATIO) * limit_bps / frames))
     if sent_bps < (1 - limits.offered_ratio) * wanted_bps:
-        whence = "came of it to the sink" if sender.host_packets is None else "came out of it over its time at the sink"
-        detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {wanted_bps} that it was told to send"
+        whence = (
+            "arrived from it at the sink" if sender.host_packets is None else "came out of it over its time at the sink"
+        )
+        detail = f"{sender.guest}: {sent_bps:.0f} bit/s of payload {whence}, of {wanted_bps} that it was to send"
         yield reason("offered_short", detail, guest=sender.guest, offered_bps=sent_bps)
 
 
@@ -199,7 +203,7 @@ def _sending_time(
     if took_s is None:
         return
     evidence = {"guest": sender.guest, "sent_s": took_s, "told_s": wanted_s}
-    detail = f"{sender.guest}: its packets came for {took_s:.3f} s, of {wanted_s:g} that it was told to send"
+    detail = f"{sender.guest}: its packets came for {took_s:.3f} s, of {wanted_s:g} that it was to send"
     if took_s < (1 - limits.duration_ratio) * wanted_s:
         yield reason("duration_cut", detail, **evidence)
     elif took_s > (1 + limits.duration_ratio) * wanted_s + _queue_s(requested, number, sender) and (
@@ -243,7 +247,8 @@ def _passed(requested: FlowRequested, sender: SenderRecord) -> Iterator[Reason]:
     found = sender.limiter
     if found is not None and found.passed_packets is not None and found.passed_packets < sender.packets:
         detail = (
-            f"{sender.guest}: {sender.packets} packets came of it, and {found.passed_packets} went through its limiter"
+            f"{sender.guest}: {sender.packets} packets came from it, and {found.passed_packets} went through its "
+            "limiter"
         )
         yield reason("limiter_missing", detail, guest=sender.guest, passed_packets=found.passed_packets)
 

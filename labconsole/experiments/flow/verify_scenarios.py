@@ -18,14 +18,14 @@ def recompute_weights(record: FlowRecord) -> Iterator[Discrepancy]:
     requested, seen = record.requested.weights, record.weights
     if requested is None or seen is None:
         if (requested is None) != (seen is None):
-            yield against("weights", "is there though none were asked for, or is missing")
+            yield against("weights", "is present though none were requested, or is missing")
         return
     frame_bytes = record.requested.payload_bytes + 42
     share = int(0.985 * record.link_speed_bps * frame_bytes / (frame_bytes + 24))
     if abs(seen.link_bps - share) > 1:
         yield Discrepancy(where="weights.link_bps", stored=seen.link_bps, recomputed=share)
     if tuple(step.weights for step in seen.steps) != requested.steps:
-        yield against("weights.steps", "are not what was asked for")
+        yield against("weights.steps", "are not what was requested")
         return
     errors = []
     for number, step in enumerate(seen.steps):
@@ -83,7 +83,7 @@ def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
     requested, seen = record.requested.disk, record.disk
     if requested is None or seen is None:
         if seen is not None or (requested is not None and record.senders):
-            yield against("disk", "is there though none was asked for, or is missing")
+            yield against("disk", "is present though none was requested, or is missing")
         return
     begun = [flow.first_at_ns for flow in record.flows]
     ended = [flow.last_at_ns for flow in record.flows]

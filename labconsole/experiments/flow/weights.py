@@ -132,7 +132,7 @@ def build_queue(
 def describe_applied_weights(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
     """The weights in force, as text for the live view; says so if the rates read back are not theirs."""
     if taken.place >= len(weights.steps):
-        return "other weights than were asked for"
+        return "weights other than requested"
     rates_bps = wanted.rates_bps[taken.place]
     in_force = len(taken.rates_bps) == len(rates_bps) and all(map(_is_rate, taken.rates_bps, rates_bps))
     text = weights_text(weights.steps[taken.place])
@@ -276,7 +276,8 @@ def _step_reasons(step: WeightStepRecord, wanted_bps: Sequence[int], most_ratio:
     if step.first_bin is None:
         yield reason("rate_uncertain", f"{label}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
     elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
-        detail = f"{label}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
+        detail = f"{label}: the guests used {step.filled_ratio:.1%} of what they share: they do not offer enough to "
+        "use all of it"
         yield reason("offered_short", detail, due_s=step.due_s, filled_ratio=step.filled_ratio)
 
 

@@ -58,7 +58,7 @@ class DiskWatch:
         self._work, self._size, self._crew, self._copies = work, size, crew, copies
         below = crew.crew.disks
         if below is None:
-            raise MeasurementError("a job of the disk was asked for, but the guests have no disks")
+            raise MeasurementError("the job works on a disk, but the guests have no disks")
         self._below = below
         self._before: DiskCounts | None = None
         self._after: DiskCounts | None = None

@@ -240,7 +240,7 @@ class HttpRequests:
             said = " ".join(printed.replace("LCDONE", "").split())[-_SAID_CHARACTERS:]
             if failure is not None:
                 raise MeasurementError(f"{each.guest}: {failure}: {said}")
-            self._problems.append(f"{each.guest}: its server ended before it was told to: {said}")
+            self._problems.append(f"{each.guest}: its server ended early: {said}")
 
     async def _logs(self, name: str) -> str:
         """Return a server's output, for people."""

@@ -79,7 +79,7 @@ def link_notes(
         "node": uut,
         "kind": "link_full",
         "detail": f"{format_rate_bps(ratio * speed_bps)} of payload over a link of {format_rate_bps(speed_bps)}: the "
-        "link is what the job waited for, so that its time says nothing of what runs the guests",
+        "link limited the job, so its time does not characterize what runs the guests",
         "rate_bps": ratio * speed_bps,
         "link_speed_bps": speed_bps,
     }

@@ -279,7 +279,7 @@ def _unsound(window: Window) -> str | None:
     seen = window.marks
     strange = window.found.strange_packets + seen.strange_packets + len(window.found.doubled)
     if strange or seen.dropped_kernel_packets or seen.unread_packets:
-        return "there were pings that are nobody's mark"
+        return "there were pings that match no mark"
     if abs(seen.clock_step_ns) > LEAST_STEP_S * 1e9:
         return "the timekeeper's clock was set"
     return None

@@ -105,7 +105,7 @@ def derive_reasons(
 
 def _copy(copy: CopyRecord) -> Iterator[Reason]:
     if copy.exit_status is None and copy.end_request_ns is not None:
-        detail = f"{copy.guest}: did not say in a readable way how the job ended"
+        detail = f"{copy.guest}: its report on the end of the job is unreadable"
         yield reason("guests_missing", detail, guest=copy.guest)
     if copy.outside_s is not None and copy.outside_s < 0:
         yield reason("mark_forged", f"{copy.guest}: the end mark came before the start mark", guest=copy.guest)
@@ -165,7 +165,7 @@ def _judge_empty_jobs(copies: Sequence[CopyRecord], empty: EmptyJobs | None) -> 
     yield reason(
         "job_short",
         f"the shortest of {len(copies)} copies took {min(times):.3f} s, and one that does nothing {empty.mean_s:.3f} s "
-        "alone: what it takes beside the others is not known well enough",
+        "alone: what it takes next to the others is not known well enough",
         shortest_s=min(times),
         empty_s=empty.mean_s,
     )
@@ -199,7 +199,7 @@ def clock_notes(copies: Sequence[CopyRecord]) -> Iterator[Figures]:
     yield {
         "node": worst,
         "kind": "clock_distorted",
-        "detail": f"{many} told otherwise than the one outside; {worst}'s {off[worst]:.3f} times as long (one that "
+        "detail": f"{many} disagreed with the one outside; {worst}'s {off[worst]:.3f} times as long (one that "
         "waits for a processor between its clock and its mark looks so too)",
         "clock_ratios": off,
     }

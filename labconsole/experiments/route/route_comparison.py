@@ -35,7 +35,7 @@ OUTCOME_CODES = ("offered_short", "duration_cut", "rate_uncertain", "capture_inc
 
 NO_MARGIN = "no margin is declared"
 NOT_SATURATED = (
-    "at one of the two points the routers lost no packets, and no cost was found beside: the rate may be the source's "
+    "at one of the two points the routers lost no packets, and no other cost was found: the rate may be the source's "
     "or the link's"
 )
 
@@ -110,7 +110,7 @@ def describe_difference(claim: RouteComparison) -> str:
         return ""
     factor = CROSSED[claim.what]
     first, last = (getattr(key, factor) for key, _ in (claim.pairs[0], claim.pairs[-1]))
-    return f", at {last} {FACTOR_NAMES[factor]} beside at {first}: {format_effect(claim.apart)}"
+    return f", at {last} {FACTOR_NAMES[factor]} compared with {first}: {format_effect(claim.apart)}"
 
 
 def compare_points(

@@ -116,7 +116,7 @@ def _ledger(router: RouterRecord, limits: Tolerances) -> Iterator[Reason]:
     hops = (
         ("was sent to it", router.sent_packets, "went into it", router.to_packets),
         ("went into it", router.to_packets, "came out of it", router.from_packets),
-        ("came out of it", router.from_packets, "came to the sink", router.packets),
+        ("came out of it", router.from_packets, "arrived at the sink", router.packets),
     )
     for before_place, before, after_place, after in hops:
         if before is not None and after is not None and after > before + limits.foreign_packets:
@@ -129,7 +129,7 @@ def _arrival(requested: RouteRequested, router: RouterRecord, limits: Tolerances
     if not router.packets:
         if router.sent_packets:
             yield reason(
-                "no_packets", f"{router.guest}: nothing of what was sent to it came to the sink", guest=router.guest
+                "no_packets", f"{router.guest}: nothing of what was sent to it arrived at the sink", guest=router.guest
             )
         return
     each_bytes = requested.frame_bytes - FCS_BYTES

@@ -64,7 +64,7 @@ def _trial(where: str, record: SearchRecord, head: RunHead) -> Iterator[Discrepa
     A trial that an interrupted search took earlier is before the beginning of this one.
     """
     if head.testbed != record.testbed_fingerprint:
-        yield against(where, "was taken on another testbed", head.testbed[:80])
+        yield against(where, "was measured on another testbed", head.testbed[:80])
     if head.platform != record.requested.platform:
         yield against(where, f"is of platform {head.platform}, not of {record.requested.platform}", head.platform)
     begun, over = moment(head.started_at), moment(record.finished_at)

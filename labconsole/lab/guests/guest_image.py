@@ -74,7 +74,7 @@ for word in $(cat /proc/cmdline); do
 done
 stty -echo 2>/dev/null
 marked() {
-  # A lost question for an address is asked again at once: a bridge may not have seen yet that the NIC is up.
+  # A lost address request is repeated at once: a bridge may not have noticed yet that the NIC is up.
   for each in /proc/sys/net/ipv4/neigh/*; do echo 20 >$each/retrans_time_ms; echo 50 >$each/mcast_solicit; done
   ping -q -c 1 -W 1 -s "$2" -p "$3" "$1"
 }

@@ -201,7 +201,7 @@ class Lab:
         async with self._wiring:
             if how == self._wired:
                 if unless_done:
-                    raise control.Refused(f"it is already wired {how}, by somebody else or by hand")
+                    raise control.Refused(f"it is already wired {how}, by another client or by hand")
                 return
             alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
             links = _park_dead_ends(bypass_links(layout) if how == "direct" else layout.links, alive)

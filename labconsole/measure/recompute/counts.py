@@ -152,7 +152,7 @@ def _check_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Itera
                 continue
             beyond = hop.packets - packets
             if _foreign_packets(record, hop, way) < beyond:
-                says = f"{hop.node}/{hop.interface} counted {beyond} more than the stream brought, untold by influences"
+                says = f"{hop.node}/{hop.interface} counted {beyond} more than the stream and influences explain"
                 yield against(f"{where}.ledger", says)
 
 
@@ -201,14 +201,14 @@ def _delay(where: str, delay: Delay, stream: StreamRecord, record: RunRecord) ->
     if delay.pair_every_packets < least:
         yield against(f"{where}.pair_every_packets", f"is below {least}, every pair", delay.pair_every_packets)
     if delay.one_way != (one_way is not None) or delay.one_way != (delay.reason is None):
-        yield against(f"{where}.one_way", "does not agree with the delay and the reason beside it")
+        yield against(f"{where}.one_way", "does not agree with the delay and the reason")
     yield from _quantiles(f"{where}.pdv_ns", pdv, 0)
     if ipdv is not None:
         yield from _quantiles(f"{where}.ipdv_ns", ipdv, 0)
         if not 0 <= ipdv.mean <= ipdv.max:
             yield against(f"{where}.ipdv_ns.mean", f"is not between 0 and the longest, {ipdv.max}", ipdv.mean)
         if ipdv.max > pdv.max:
-            says = f"two neighbours differ by {ipdv.max} ns, and no two of the sample by more than {pdv.max} ns"
+            says = f"two neighbours differ by {ipdv.max} ns, but no two of the sample by more than {pdv.max} ns"
             yield against(f"{where}.ipdv_ns.max", says, ipdv.max)
     yield from _clock_bound(where, delay, stream, record)
     if one_way is None:
@@ -225,7 +225,7 @@ def _delay(where: str, delay: Delay, stream: StreamRecord, record: RunRecord) ->
 
 def _quantiles(where: str, found: Quantiles, least: int) -> Iterator[Discrepancy]:
     if not ordered((least, found.p50, found.p99, found.p999, found.max)):
-        says = f"{least}, p50 {found.p50}, p99 {found.p99}, p999 {found.p999}, max {found.max}: these do not rise"
+        says = f"{least}, p50 {found.p50}, p99 {found.p99}, p999 {found.p999}, max {found.max}: not in ascending order"
         yield against(where, says)
 
 
@@ -236,11 +236,11 @@ def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunReco
         yield against(f"{where}.clock_bound_ns", "is below 0", bound)
     if one_way is not None and (bound is None or bound * ONE_WAY_FACTOR > one_way.p50):
         off = "by an unknown amount" if bound is None else f"by {bound} ns"
-        says = f"a median of {one_way.p50} ns is told, and the two clocks may be off {off}"
+        says = f"a median of {one_way.p50} ns is given, but the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
     least, stamps = least_bound_ns(stream, record), stamps_bound_ns(stream)
     if stamps is None and bound is not None:
-        yield against(f"{where}.clock_bound_ns", "is told, and how far the NIC's clock may be off is not", bound)
+        yield against(f"{where}.clock_bound_ns", "is given, but the error of the NIC's clock is not", bound)
     if least is not None and record.format > 1:
         least += STAMP_NS + (stamps or 0)
     if bound is not None and least is not None and bound < least:
@@ -257,7 +257,7 @@ def _arrivals(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[D
         yield against(here, "a count or a time is below 0")
         return
     if found.packets < 2 and found.window_s > 0:
-        yield against(f"{here}.window_s", f"{found.packets} packets came in a window of {found.window_s} s")
+        yield against(f"{here}.window_s", f"{found.packets} packets arrived in a window of {found.window_s} s")
     total_s = record.timeline.get("total_s")
     if isinstance(total_s, int | float) and found.window_s > total_s:
         yield against(f"{here}.window_s", f"is longer than the trial, {total_s} s", found.window_s)
@@ -282,5 +282,5 @@ def _late(where: str, found: Arrivals, packets: int, limit_s: float) -> Iterator
     beyond_s = found.window_s - limit_s
     none_but_last = packets == 0 and beyond_s > SAME_TIME_S and found.window_from == "capture"
     if none_but_last or (packets > 0 and beyond_s < -SAME_TIME_S):
-        says = f"{packets} packets came more than {limit_s} s after the first, and the last after {found.window_s} s"
+        says = f"{packets} packets arrived more than {limit_s} s after the first, and the last after {found.window_s} s"
         yield against(where, says, packets)

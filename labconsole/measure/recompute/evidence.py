@@ -117,4 +117,4 @@ def _within(record: RunRecord, code: str, evidence: Mapping[str, Any]) -> Iterat
         if limit is not None and due and missed / due <= limit:
             yield f"{missed:g} of {due:g} samples are within the tolerance, {limit:g}"
         if missed > due:
-            yield f"{missed:g} samples of {due:g} are said to be missing"
+            yield f"{missed:g} of {due:g} samples are reported missing"

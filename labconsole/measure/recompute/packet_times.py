@@ -58,17 +58,17 @@ def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | 
 def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[Discrepancy]:
     """Sequence numbers, which one processor reads in order; and port changes, which a socket filter never makes."""
     if times.port is not None and times.by == SOCKET_FILTER:
-        yield against(f"{where}.port", f"is said to have been changed by a {times.by}")
+        yield against(f"{where}.port", f"is reported as changed by a {times.by}")
     if bool(times.packets) != bool(times.processors):
         yield against(f"{where}.processors", f"{times.processors} of them took {times.packets} packets")
     if times.late_packets > times.packets:
         yield against(
-            f"{where}.late_packets", f"is more than the {times.packets} packets that came", times.late_packets
+            f"{where}.late_packets", f"is more than the {times.packets} packets that arrived", times.late_packets
         )
     said = stream.generator_packets
     highest = times.packets - times.late_packets + times.skipped_packets
     if times.processors == 1 and said is not None and highest > said:
-        says = f"numbers up to {highest} came or were passed over, and the generator sent {said} packets"
+        says = f"numbers up to {highest} arrived or were skipped, but the generator sent {said} packets"
         yield against(f"{where}.skipped_packets", says, times.skipped_packets)
 
 
@@ -79,7 +79,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
     if between[0] != between[1]:
         yield against(f"{where}.variation_ns.packets", f"is {between[1]}, and spacing_ns has {between[0]}", between[1])
     if times.spacing_ns is None and times.packets > alone + times.overlapping_packets:
-        yield against(f"{where}.spacing_ns", f"is not told of {times.packets} packets")
+        yield against(f"{where}.spacing_ns", f"is missing for {times.packets} packets")
     for name in ("spacing_ns", "variation_ns", *OF_EVERY_PACKET):
         found: Times | None = getattr(times, name)
         if found is None:
@@ -146,23 +146,23 @@ def _value_at_rank(histogram: TimeHistogram, rank: int) -> int:
 def _delay(where: str, times: PacketTimes, least_bound_ns: int | None) -> Iterator[Discrepancy]:
     delay, bound = times.delay_ns, times.clock_bound_ns
     if (delay is None) == (times.reason is None):
-        yield against(f"{where}.reason", "does not agree with the delay beside it")
+        yield against(f"{where}.reason", "does not agree with the delay")
     if bound is not None and least_bound_ns is not None and bound < least_bound_ns:
         says = f"is {bound} ns; by the clocks in the environment they may be {least_bound_ns} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)
     if delay is None:
         if times.due_ns is not None:
-            yield against(f"{where}.due_ns", "is told, and delay_ns is not")
+            yield against(f"{where}.due_ns", "is given, but delay_ns is not")
         return
     yield from _due(where, delay, times.due_ns)
     if abs(times.clock_moved_ns) > CLOCK_SET_NS:
-        yield against(f"{where}.delay_ns", f"is told, and the sink's clock was set by {times.clock_moved_ns} ns")
+        yield against(f"{where}.delay_ns", f"is given, but the sink's clock was set by {times.clock_moved_ns} ns")
     if times.negative_packets:
-        says = f"is told, and {times.negative_packets} packets came before they were sent"
+        says = f"is given, but {times.negative_packets} packets arrived before they were sent"
         yield against(f"{where}.delay_ns", says)
     if bound is None or bound * ONE_WAY_FACTOR > delay.p50:
         off = "by an unknown amount" if bound is None else f"by {bound} ns"
-        says = f"a median of {delay.p50} ns is told, and the two clocks may be off {off}"
+        says = f"a median of {delay.p50} ns is given, but the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
 
 
@@ -173,5 +173,5 @@ def _due(where: str, delay: Times, due: Times | None) -> Iterator[Discrepancy]:
     for name in (*RATIOS, "max"):
         since_sent, since_due = getattr(delay, name), getattr(due, name)
         if since_sent is not None and since_due is not None and since_due < since_sent:
-            says = f"is {since_due}, and delay_ns, which no packet's is shorter than, has {since_sent}"
+            says = f"is {since_due}, but delay_ns, which cannot be longer, has {since_sent}"
             yield against(f"{where}.due_ns.{name}", says, since_due)

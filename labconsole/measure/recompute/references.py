@@ -144,7 +144,7 @@ class ReferenceCheck:
             yield against("plan.fixed.maximum_target_bps", says, fixed.maximum_target_bps)
         rates = [run.rate_pps for run in runs.values() if run.is_idle_reference and run.rate_pps is not None]
         if fixed.reference_pps is not None and rates and not same(fixed.reference_pps, max(rates)):
-            says = f"is {fixed.reference_pps}, and the highest of these runs beside an idle guest is {max(rates)}"
+            says = f"is {fixed.reference_pps}, and the highest of these runs with an idle guest is {max(rates)}"
             yield against("plan.fixed.reference_pps", says, fixed.reference_pps)
 
     def _check_share(self, share: _Share) -> Iterator[Discrepancy]:
@@ -155,7 +155,7 @@ class ReferenceCheck:
         if (run.testbed, run.platform) != (share.testbed, share.platform):
             yield against(f"{where}.run_id", f"{share.of[:80]} was measured on another testbed or platform")
         elif not run.is_idle_reference:
-            yield against(f"{where}.run_id", f"{share.of[:80]} was not one stream of 64 B beside an idle second guest")
+            yield against(f"{where}.run_id", f"{share.of[:80]} was not one stream of 64 B with an idle second guest")
         elif run.target_bps != share.target_bps:
             yield against(f"{where}.target_bps", f"is not the load of {share.of[:80]}, {run.target_bps}")
         elif share.runs == 1 and not any(same(share.measured_pps, rate) for rate in run.rates_pps):

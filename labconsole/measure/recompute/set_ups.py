@@ -139,7 +139,7 @@ class SetUpChecks:
 def _order(name: str, set_up: _SetUp) -> Iterator[RecordDiscrepancy]:
     """Check that the trials of one set-up follow each other."""
     if set_up.holds is not None and set_up.entered > set_up.holds:
-        says = f"{name[:40]} holds {set_up.entered} trials of its plan, and is said to hold {set_up.holds}"
+        says = f"{name[:40]} contains {set_up.entered} trials of its plan, but should contain {set_up.holds}"
         yield set_up.record_id, against("plan.set_up_trials", says)
     before: SetUpTrial | None = None
     attempts: dict[Place, tuple[int, bool]] = {}

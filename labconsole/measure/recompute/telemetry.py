@@ -34,7 +34,7 @@ def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
     if extension is None or not known(extension):
         return
     if record.role != "telemetry":
-        yield against(where, f"is told of a run with the role {record.role}")
+        yield against(where, f"is given for a run with the role {record.role}")
     work, problems = readable(where, extension, WorkRecord, WorkRefused)
     yield from problems
     if work is None:

@@ -244,7 +244,9 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
         if seen is None or sending_s is None or seen.window_from == "capture" or seen.late_packets is None:
             continue
         if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
-            found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
+            found.append(
+                f"{seen.late_packets} of {seen.packets} packets of {stream.name} were late, according to samples"
+            )
     yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
     left_open = [(stream.name, find_rate_uncertainty(stream)) for stream in streams]
     coarse = [
@@ -328,4 +330,4 @@ def _background(record: RunRecord) -> Iterator[Due]:
         achieved = load.achieved.get(key) if load is not None else None
         if achieved is None or abs(achieved - requested) > limit * abs(requested):
             missed.append(f"{key} reached {achieved} of {requested}")
-    yield _any("background_missed", missed, "the background load is what was asked for")
+    yield _any("background_missed", missed, "the background load is what was requested")

@@ -114,7 +114,7 @@ def codes_of(record: GuestTrial) -> set[str]:
 def empty_trial_problems(record: GuestTrial, seen: Collection[object]) -> Iterator[Discrepancy]:
     """A guest trial without a set-up must have nothing ``seen``, and a verdict that gives the reason."""
     if seen or not codes_of(record) & EMPTY_TRIAL_CODES:
-        yield against("set_up", "is not told, and neither is why nothing was seen")
+        yield against("set_up", "is missing, and so is the reason why nothing was observed")
 
 
 # Conditions that several kinds have -----------------------------------------------------------------------------------

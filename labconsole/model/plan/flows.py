@@ -125,16 +125,16 @@ class FlowFactors(StrictModel):
             raise ValueError("pattern ring has too few guests | allowed: two or more, each of which sends to the next")
         if "in" in self.pattern and any(self.limits):
             raise ValueError(
-                "limits hold what a guest sends, and pattern in has guests receive | allowed: none, or a plan of its "
-                "own for what guests receive"
+                "limits apply to what a guest sends, and in pattern in guests receive | allowed: none, or a separate "
+                "plan for what guests receive"
             )
         if self.pattern == ("in",) and (max(self.greedy) > 1 or max(self.second_after_s) > 0):
             raise ValueError(
-                "greedy and second_after_s are of guests that send, and pattern in has guests receive | "
+                "greedy and second_after_s apply to guests that send, and in pattern in guests receive | "
                 "allowed: 1 and 0"
             )
         if "out" not in self.pattern and (any(self.weights) or any(self.disk)):
-            raise ValueError("weights and disk are of guests that send to the sink | allowed: none, or pattern out")
+            raise ValueError("weights and disk apply to guests that send to the sink | allowed: none, or pattern out")
         if self.bin_s * 2 > self.duration_s:
             raise ValueError("bin_s leaves fewer than two bins in duration_s | allowed: at most half of it")
         if max(self.second_after_s) + 2 * self.bin_s > self.duration_s:
@@ -157,8 +157,8 @@ class FlowFactors(StrictModel):
         """Raises ValueError for weights of other guests, or for steps of too few bins."""
         if set(self.guests) != {weights.guests}:
             raise ValueError(
-                f"weights are of {weights.guests} guests, and guests are {', '.join(map(str, self.guests))} | "
-                "allowed: one weight of each guest"
+                f"weights are for {weights.guests} guests, but guests are {', '.join(map(str, self.guests))} | "
+                "allowed: one weight for each guest"
             )
         last_s = self.duration_s - weights.every_s * (len(weights.steps) - 1)
         shortest_s = min(last_s, weights.every_s) if len(weights.steps) > 1 else self.duration_s
@@ -174,13 +174,13 @@ class FlowFactors(StrictModel):
     def _check_disk(self, disk: DiskBeside) -> None:
         """Raises ValueError for disk work that gives no result."""
         if min(self.guests) < 2:
-            raise ValueError("disk leaves no guest that sends | allowed: two guests and more, the last of which works")
+            raise ValueError("disk leaves no guest that sends | allowed: two guests or more, the last of which works")
         if any(self.weights):
-            raise ValueError("disk and weights are both asked for | allowed: a plan of its own for each")
+            raise ValueError("disk and weights cannot be combined | allowed: a separate plan for each")
         if disk.from_s < 3 * self.bin_s or disk.to_s + 2 * self.bin_s > self.duration_s:
             raise ValueError(
-                "disk leaves too few bins | allowed: from_s three bins after the beginning and more, to_s two bins "
-                "before the end and more, and it is to end in time"
+                "disk leaves too few bins | allowed: from_s at least three bins after the beginning, to_s at "
+                "least two bins before the end, and work that ends in time"
             )
 
     @property

@@ -98,7 +98,7 @@ class JobFactors(StrictModel):
         if value is not None and guests is not None and len(value) > guests:
             raise ValueError(
                 f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
-                "many as guests, or fewer, which are taken in turn"
+                "many as guests, or fewer, which are used in turn"
             )
         return value
 
@@ -134,7 +134,7 @@ class JobFactors(StrictModel):
     @model_validator(mode="after")
     def _some_point(self) -> Self:
         if set(self.working) == {"one-two"} and set(self.guests) == {1}:
-            raise ValueError("asks for nothing: one-two needs two guests | allowed: some of guests from 2")
+            raise ValueError("selects nothing: one-two needs two guests | allowed: a number of guests from 2")
         return self
 
 

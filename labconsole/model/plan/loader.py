@@ -300,10 +300,10 @@ def _refuse_mixed_set_ups(
             _describe_points(plan, request, sources) + f": {connection}" for sources, connection in guests.items()
         )
         message = (
-            f"needs platform {request.platform} beside {request.background} to be set up again within one set-up, "
-            f"because the second guest would be connected differently ({named})"
+            f"needs platform {request.platform} with background {request.background} to be set up again within one "
+            f"set-up, because the second guest would be connected differently ({named})"
         )
-        allowed = "numbers of sources that leave it the same stream; put the others in a separate plan"
+        allowed = "numbers of sources that leave the second guest the same stream; put the others in a separate plan"
         raise placed(ConfigError(message, key="sources", value=request.sources, allowed=allowed), point)
 
 

@@ -91,15 +91,15 @@ TITLES: dict[str, str] = {
     "background_missed": "background load missed",
     "guests_missing": "guests missing",
     "no_memory": "too little memory",
-    "no_space": "too little disk",
+    "no_space": "too little disk space",
     "job_failed": "job failed",
     "mark_lost": "time mark lost",
     "mark_forged": "strange time marks",
     "swapped": "memory swapped",
     "not_cold": "not a cold start",
     "limiter_missing": "rate limit missing",
-    "limiter_unasked": "rate limit nobody asked for",
-    "reader_missing": "nobody reads in the guest",
+    "limiter_unasked": "unrequested rate limit",
+    "reader_missing": "no receiver in the guest",
     "weights_missing": "weights not in force",
     "routes_missing": "routes missing",
     "generator_failed": "generator failed",
@@ -109,14 +109,14 @@ TITLES: dict[str, str] = {
     "negative_loss": "more measured than offered",
     "not_measured": "not measured",
     "settings_changed": "settings changed",
-    "start_skew": "not begun together",
+    "start_skew": "not started together",
     "weights_late": "weights changed late",
     "job_short": "job too short",
     "programs_differ": "programs differ",
     "not_hot": "not a hot start",
-    "ready_disagrees": "mark and word disagree",
+    "ready_disagrees": "two start times disagree",
     "clock_coarse": "clocks compared too coarsely",
-    "buffered_by_host": "kept from the disk by a cache",
+    "buffered_by_host": "writes cached, not on disk",
     "lost_at_source": "lost at the source",
     "lost_at_sink": "lost at the sink",
     "instrument_limited": "instrument at its limit",
@@ -138,7 +138,7 @@ TITLES: dict[str, str] = {
     "buffered": "packets arrived late",
     "rate_uncertain": "forwarding rate uncertain",
     "not_drained": "packets still on their way",
-    "counter_froze": "counter stood still",
+    "counter_froze": "counter did not advance",
     "capture_missing": "no capture",
     "capture_incomplete": "capture incomplete",
     "untimed_packets": "packets that were not timed",
@@ -157,7 +157,7 @@ WHAT_TO_DO: dict[str, str] = {
     "carrier_changed": "check the cable, transceiver and port, and whether someone set the interface down; then "
     "repeat the run",
     "mtu_changed": "find out who changed the MTU, restore it and repeat the run",
-    "guest_changed": "find out why the platform is not what was set up (a restart, a setting), then repeat the run",
+    "guest_changed": "find out what changed the platform after its set-up (a restart, a setting), then repeat the run",
     "background_missed": "give the second guest what its load needs (a CPU, a faster source), or ask for less load",
     "guests_missing": "the reason names the guest; give the crew fewer guests or more memory, and look at its console",
     "no_memory": "give each guest less memory (memory_mib), start fewer, or give the unit under test more",
@@ -167,11 +167,11 @@ WHAT_TO_DO: dict[str, str] = {
     "mark_lost": "find out what dropped the guest's ping on its way to the timekeeper; then repeat the trial",
     "mark_forged": "find out who else sends pings to the timekeeper's address, and keep them off; repeat the trial",
     "swapped": "give the unit under test more memory, or the crew fewer guests; then repeat the trial",
-    "not_cold": "find out who reads the copies that the guests start from (a backup, a scanner); repeat the trial",
+    "not_cold": "find out what reads the copies that the guests start from (a backup, a scanner); repeat the trial",
     "limiter_missing": "find out who changes queueing disciplines or guests' rates on the unit under test, or what "
     "keeps them from being read; then repeat the trial",
     "limiter_unasked": "take the rate out of the guest's file, or ask for that limit; then repeat the trial",
-    "reader_missing": "find out why iperf ended in the guest, or who has its port there; then repeat the trial",
+    "reader_missing": "find out why iperf ended in the guest, or what else uses its port there; then repeat the trial",
     "weights_missing": "find out who changes queueing disciplines on the unit under test; then repeat the trial",
     "generator_failed": "the reason quotes the generator; run `labconsole check` to test it",
     "routes_missing": "find out who changes routes or filter rules in the routers, or give each more memory; then "
@@ -182,22 +182,22 @@ WHAT_TO_DO: dict[str, str] = {
     "negative_loss": "find out who sends frames like the stream's, or what duplicates packets; then repeat the run",
     "not_measured": "find out why nothing could be counted: at the sink (`labconsole check`), or what a guest lacks",
     "settings_changed": "stop what changes settings during a measurement (a daemon, a colleague); repeat the run",
-    "start_skew": "make the job, or the trial, longer, or the guests fewer: they did not begin together, or what one "
-    "sent first waited in a queue that others had filled",
-    "weights_late": "leave a processor of the unit under test to its agent, or have weights change less often",
+    "start_skew": "use a longer job or trial, or fewer guests: they did not begin together, or the first packets of "
+    "one waited in a queue that others had filled",
+    "weights_late": "leave the agent a processor of the unit under test, or change weights less often",
     "programs_differ": "install the same file of the job's program in every guest",
-    "job_short": "make the job larger: what its marks take is too large a part of it",
+    "job_short": "make the job larger: its time marks account for too much of its time",
     "buffered_by_host": "the time is one of memory: let the guests' disks bypass the host's cache, or make the job "
     "larger than what caches it",
-    "not_hot": "give the unit under test more memory: what the guests start from did not stay in it",
-    "clock_coarse": "run labconsole nearer to the nodes, or leave them a processor: the clocks are compared by its "
-    "round trips, and half of the fastest of them stays open",
-    "ready_disagrees": "start fewer guests at once, or look for lost pings: a guest told two times of its start",
+    "not_hot": "give the unit under test more memory: the guests' files did not stay in its page cache",
+    "clock_coarse": "run labconsole nearer to the nodes, or leave them a processor: the clocks are compared by "
+    "round trips, and the uncertainty is half of the fastest one",
+    "ready_disagrees": "start fewer guests at once, or look for lost pings: a guest reported two start times",
     "lost_at_source": "raise the source's queue (txqueuelen, ring) or offer less: these packets never reached the wire",
     "lost_at_sink": "raise the sink's ring or use a faster sink: the unit under test had forwarded these packets",
     "instrument_limited": "offer less than the calibration found, or use a faster generator or sink",
     "not_calibrated": "calibrate for this load: run `labconsole calibrate`, with `--plan` for the loads of a plan",
-    "offered_short": "offer less, or remove what held the source back; the run stays usable, at the load that was "
+    "offered_short": "offer less, or remove what slowed the source down; the run stays usable, at the load that was "
     "offered",
     "offered_over": "repeat the run; if this persists, the source's clock or generator is unreliable",
     "foreign_frames": "find out who sends these frames and keep them off the data ports, or raise foreign_packets in a "
@@ -209,8 +209,8 @@ WHAT_TO_DO: dict[str, str] = {
     "or raise other_cpu_ratio in a plan's `tolerances:`",
     "cpu_stolen": "give the node dedicated processors on its hypervisor, or measure on a machine that is not a guest",
     "tracing_cost": "leave drop_reasons at auto for this load, or measure it once more without them; if other "
-    "programs' packets took most of it, stop those; in telemetry it is part of what the processors are "
-    "said to have done",
+    "programs' packets took most of it, stop those; in telemetry, its processor time is included in the "
+    "nodes' figures",
     "kernel_drops_disagree": "look for a loop, flooding or a mirror on the unit under test: copies that it drops were "
     "never offered",
     "guests_changed": "make sure that no guest starts or ends on the node during a measurement; repeat the run",

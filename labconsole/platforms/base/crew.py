@@ -292,7 +292,7 @@ class CrewMaking(ABC):
         deadline = asyncio.get_running_loop().time() + GONE_S
         while ours & {link.name for link in (await uut.ask(ReadLinks())).links if not link.namespace}:
             if asyncio.get_running_loop().time() > deadline:
-                raise NodeError(uut.name, f"guests of platform {self.name} were ended, but their NICs are still there")
+                raise NodeError(uut.name, f"guests of platform {self.name} were ended, but their NICs still exist")
             await asyncio.sleep(POLL_S)
 
     # Implementation
@@ -360,7 +360,7 @@ class CrewMaking(ABC):
             if matching is None:
                 raise NodeError(
                     uut.name,
-                    f"guest {guest.name} of platform {self.name} is not held to its limits: {_format_files(files[0])}",
+                    f"guest {guest.name} of platform {self.name} does not have its limits: {_format_files(files[0])}",
                 )
             found["limits"] = matching
         return {key: value for key, value in found.items() if value is not None or key == "host_cpus"}

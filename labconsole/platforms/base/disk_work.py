@@ -35,7 +35,7 @@ async def prepare_disks(
     """
     below = crew.crew.disks
     if below is None:
-        raise MeasurementError("a job of the disk was asked for, but the guests have no disks")
+        raise MeasurementError("the job works on a disk, but the guests have no disks")
     standing = {member.name: member for member in crew.crew.members}
     lines = [
         GuestLine(guest=guest, line=_ready_line(standing[guest], count, work, size)) for guest, count in copies.items()
@@ -69,7 +69,7 @@ def build_disk_command(disk: tuple[str, int], copy: int, command: str) -> str:
 def _ready_line(member: StandingMember, copies: int, work: DiskWork, size: int) -> str:
     place = member.disk
     if place is None:
-        raise MeasurementError(f"{member.name}: a job of the disk was asked for, but it has no disk")
+        raise MeasurementError(f"{member.name}: the job works on a disk, but this guest has none")
     steps = [f"cd {place}", "rm -rf -- *"]
     for number in range(1, copies + 1):
         made = f" && {{ {work.make.format(size=size)}; }}" if work.make else ""

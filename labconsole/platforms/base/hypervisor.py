@@ -81,12 +81,14 @@ class Hypervisor(ABC):
             if value is not None and not self.about.capabilities.pin:
                 raise self._wrong(key, f"is not possible: driver {self.about.name} cannot pin a guest{self.where()}")
         if options.guest_shell is not None and not any(GUEST_PLACE in word for word in options.guest_shell):
-            raise self._wrong("guest_shell", f"leads to the same guest always: no word of it has {GUEST_PLACE}")
+            raise self._wrong("guest_shell", f"always leads to the same guest: none of its words has {GUEST_PLACE}")
         for key in ("guest_shell", "guest_nic", "guest_inbound_nic", "guest_cpus", "guest_files", "guest_directory"):
             if getattr(options, key) is not None and not options.guests:
                 raise self._wrong(key, "needs guests")
         if options.guest_inbound_nic is not None and options.guest_inbound_nic == options.guest_nic:
-            raise self._wrong("guest_inbound_nic", "is the NIC that guests send by, guest_nic", str(options.guest_nic))
+            raise self._wrong(
+                "guest_inbound_nic", "is the NIC that guests send through, guest_nic", str(options.guest_nic)
+            )
         if options.guest_files is not None and options.ssh is not None:
             raise self._wrong("guest_files", "is not possible with ssh: they are on another node than this one")
         if len(set(options.guests)) < len(options.guests):
@@ -150,7 +152,7 @@ class Hypervisor(ABC):
             return parse(text)
         except UnknownLine as exc:
             command = shlex.join(argv)
-            raise shell.error(f"`{command}` printed a line that is not known: {format_output(str(exc))}") from exc
+            raise shell.error(f"`{command}` printed an unrecognized line: {format_output(str(exc))}") from exc
 
     # Required of every hypervisor ---------------------------------------------------------------------------------
 
@@ -217,15 +219,15 @@ class Hypervisor(ABC):
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
         """The hypervisor's settings for these limits."""
-        raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
+        raise shell.missing(f"driver {self.about.name} cannot limit a guest{self.where()}")
 
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
         """Current values of these settings of a running guest."""
-        raise shell.missing(f"driver {self.about.name} does not report to what a guest is held{self.where()}")
+        raise shell.missing(f"driver {self.about.name} does not report the limits of a guest{self.where()}")
 
     async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
         """Set the limits of a running guest."""
-        raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
+        raise shell.missing(f"driver {self.about.name} cannot limit a guest{self.where()}")
 
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
         """Run a program inside a guest."""

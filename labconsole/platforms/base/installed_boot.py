@@ -135,7 +135,7 @@ class InstalledBoot(ResourceLimits):
             nic = await self.find_nic(shell, each.guest)
             if expected.mac not in (None, nic.mac) or (early and expected.host_interface != nic.host_interface):
                 raise shell.error(
-                    f"guest {each.guest} was to have NIC {_format_nic(expected)}, and has {_format_nic(nic)}"
+                    f"guest {each.guest} should have NIC {_format_nic(expected)}, but has {_format_nic(nic)}"
                 )
             if self.options.bridges == "made" and not early:
                 await self.join(shell, str(nic.host_interface))

@@ -149,12 +149,12 @@ class InstalledCrew(InstalledNics):
         runs = [name for name in self.planned if name not in idle]
         if runs and (wanted.anew or wanted.inbound_port is not None):
             why = (
-                "a start-up time is taken of guests that do not"
+                "a start-up time is measured only from guests that are off"
                 if wanted.anew
-                else "guests are made to forward, and given routes, only where all of that ends with them"
+                else "guests are set up to forward only where that configuration ends with them"
             )
             raise shell.error(
-                f"{format_names(runs)} run{'s' if len(runs) == 1 else ''} already, and {why}: stop what runs; "
+                f"{format_names(runs)} run{'s' if len(runs) == 1 else ''} already, but {why}: stop them; "
                 "labconsole stops no guest that it did not start"
             )
         disks = InstalledDisks(str(self.options.guest_directory))
@@ -366,8 +366,8 @@ class InstalledCrew(InstalledNics):
                 if undo.lost:
                     return
                 raise shell.error(
-                    f"guest {each.guest} went off before {undo.kept} was removed from its disk, with what its jobs "
-                    "wrote; the next jobs of the disk in this guest remove it"
+                    f"guest {each.guest} was turned off before {undo.kept} was removed from its disk with its jobs' "
+                    "files; the next disk jobs in this guest remove it"
                 )
         try:
             # Through another shell: the open one may be gone, or still run a job, which ends with it.

@@ -37,8 +37,8 @@ def disks_refusal(platform: str, options: ManagedOptions) -> str | None:
     """Why its guests cannot work on disks, or None if they can."""
     if options.ssh is not None:
         return (
-            f"platform {platform} is commanded by ssh: the disks of its guests are another node's, and whether what "
-            "jobs write reaches them could not be told"
+            f"platform {platform} is commanded by ssh: the disks of its guests are on another node, so it cannot be "
+            "checked whether what jobs write reaches them"
         )
     missing = {
         "guest_directory": "the directory in each guest, on its disk, in which jobs may work",
@@ -89,7 +89,7 @@ class InstalledDisks:
             raise NodeError(uut.name, why) from exc
         if found is None:
             raise NodeError(
-                uut.name, f"{guest}: on which file system {self.place} (guest_directory) is could not be told"
+                uut.name, f"{guest}: the file system of {self.place} (guest_directory) could not be determined"
             )
         file_system, free_mib = found[1], int(found[2]) // _KIB_PER_MIB
         if file_system in _IN_MEMORY:
@@ -102,7 +102,7 @@ class InstalledDisks:
             raise AgentError(
                 uut.name,
                 f"no room on disk: {guest}: {self.place} has {free_mib} MiB left; its job needs "
-                f"{member.disk_mib} MiB, and {SPARE_MIB} MiB are to stay free",
+                f"{member.disk_mib} MiB, and {SPARE_MIB} MiB must stay free",
                 code="no_space",
             )
 

@@ -38,13 +38,13 @@ class InstalledNics(InstalledBoot):
             return None
         if self.options.guest_nic is None or self.options.guest_inbound_nic is None:
             return (
-                f"platform {self.name} has no `guest_nic` and `guest_inbound_nic` in hosts.yaml: by the one guests "
-                "that forward send, at the other streams come in"
+                f"platform {self.name} has no `guest_nic` and `guest_inbound_nic` in hosts.yaml: guests that forward "
+                "send through the first and receive the streams at the second"
             )
         if self.options.bridges == "found":
             return (
-                f"platform {self.name} has bridges that were found: guests that forward are led to by those that "
-                "labconsole makes, which know behind which port each is; set `bridges: made` in hosts.yaml"
+                f"platform {self.name} has bridges of its own: guests that forward need bridges that labconsole makes, "
+                "which know the port of each guest; set `bridges: made` in hosts.yaml"
             )
         return None
 

@@ -56,7 +56,7 @@ class Lifecycle(Hypervisor):
                 else ""
             )
             raise shell.error(
-                f"{format_names(others)} run{'s' if len(others) == 1 else ''} beside "
+                f"{format_names(others)} run{'s' if len(others) == 1 else ''} next to "
                 f"{format_names(self.planned)}{only}: stop it, or set `others: allow` in hosts.yaml"
             )
         for name in self.planned:
@@ -78,7 +78,7 @@ class Lifecycle(Hypervisor):
             self._started.remove(name)
             await shell.uut.ask(StopKept(guest=name))
             raise shell.error(
-                f"guest {name} was listed as stopped, but `{answer.command}` says: {answer.said}. Somebody else "
+                f"guest {name} was listed as stopped, but `{answer.command}` says: {answer.said}. Another user "
                 "started it, or it runs in another network namespace or for another user"
             )
         return answer

@@ -108,7 +108,7 @@ GuestFile = Annotated[str, AfterValidator(_guest_file)]
 """The operator's file or directory that guests start from."""
 
 USUAL_DISK_PLACE = "/var/tmp"
-DISK_PLACE = "a directory on the UUT, on a disk: there guests for jobs have theirs"
+DISK_PLACE = "a directory on a disk of the UUT, for the disks of guests for jobs"
 
 
 class StreamNics(BaseModel):

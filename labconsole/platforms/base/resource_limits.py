@@ -27,7 +27,7 @@ class ResourceLimits(Lifecycle):
         """Why a guest cannot have these limits, in a sentence, or None if it can."""
         for kind in KINDS:
             if getattr(wanted, kind) is not None and kind not in self.limits_it_has():
-                return f"driver {self.about.name} cannot hold a guest{self.where()} to {kind}; set it up there"
+                return f"driver {self.about.name} cannot set {kind} of a guest{self.where()}; set it up there"
         return None
 
     async def hold(self, shell: Shell, name: str, wanted: Limits) -> Settings:
@@ -62,4 +62,4 @@ class ResourceLimits(Lifecycle):
         answer = await self.set_limits(shell, name, wanted)
         seen = await self.settings(shell, name, list(wanted))
         if seen != wanted:
-            raise shell.error(f"guest {name} is held to {seen}; expected: {wanted}. It said: {answer.said}")
+            raise shell.error(f"guest {name} is limited to {seen}; expected: {wanted}. It said: {answer.said}")

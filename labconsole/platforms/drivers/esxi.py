@@ -251,7 +251,7 @@ class EsxiDriver(InstalledGuestDriver):
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
         table = registered(text)
         if table is None:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {format_output(text)}")
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a known table: {format_output(text)}")
         return table
 
     def _only(
@@ -263,7 +263,7 @@ class EsxiDriver(InstalledGuestDriver):
         if why is None and (line := next((line for line in unread if its.match(line)), None)) is not None:
             why = f"the row {format_output(line)} cannot be read with certainty"
         if why is not None:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` does not tell which machine {name} is: {why}")
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` does not show which machine {name} is: {why}")
         found = next((row for row in rows if row.name == name), None)
         if found is None:
             raise self.unknown(shell, name, (row.name for row in rows))
@@ -351,9 +351,7 @@ class EsxiDriver(InstalledGuestDriver):
             text = await self._must(shell, "esxcli", "network", "vm", "list")
             table = worlds(text)
             if table is None:
-                raise shell.error(
-                    f"`esxcli network vm list` did not print a table that is known: {format_output(text)}"
-                )
+                raise shell.error(f"`esxcli network vm list` did not print a known table: {format_output(text)}")
         return table
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
@@ -366,7 +364,7 @@ class EsxiDriver(InstalledGuestDriver):
             (f"{format_output(line)} cannot be read" for line in unread), None
         )
         if why is not None:
-            raise shell.error(f"`esxcli network vm list` does not tell which machine {name} is: {why}")
+            raise shell.error(f"`esxcli network vm list` does not show which machine {name} is: {why}")
         world = next((row.ident for row in rows if row.name == name), None)
         if world is None:
             raise shell.error(f"`esxcli network vm list` does not show machine {name}, which is powered on")

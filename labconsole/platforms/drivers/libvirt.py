@@ -197,7 +197,7 @@ class LibvirtDriver(InstalledGuestDriver):
             found = [row for row in found if row.ident != HOST_ID]
         for name in self.planned:
             if (why := ambiguity(found, name, "ID")) is not None:
-                raise shell.error(f"`virsh list --all` does not tell which guest {name} is: {why}")
+                raise shell.error(f"`virsh list --all` does not show which guest {name} is: {why}")
         return {
             name: HypervisorGuest(row.name, self._state(row.said), row.said)
             for name, row in disambiguate(found).items()

@@ -149,8 +149,8 @@ class RawDriver:
         """
         if any(member.inbound for member in wanted.members):
             return (
-                "the bare host has no guests that forward: it is one router itself, and nobody gives its own kernel "
-                "routes or filter rules to measure; what it forwards takes a plan of frames to forward (frame_sizes, "
+                "the bare host has no guests that forward: it is a single router, and labconsole adds no routes or "
+                "filter rules to its kernel; measure what it forwards by a plan of frames to forward (frame_sizes, "
                 "targets)"
             )
         for member in wanted.members:
@@ -159,7 +159,7 @@ class RawDriver:
         return None
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
-        why = "has no guests that could be started: its guests are processes of the bare host"
+        why = "has no guests to start: its guests are processes of the bare host"
         return CrewOffer(
             place=self.options.guest_disk, files={}, memory_mib=None, never_started=why, own_interfaces=False
         )

@@ -229,12 +229,12 @@ class XlDriver(InstalledGuestDriver):
         try:
             return domains(answer.stdout)
         except UnknownLine as exc:
-            raise shell.error(f"`xl list` printed a line that is not known: {format_output(str(exc))}") from exc
+            raise shell.error(f"`xl list` printed an unrecognized line: {format_output(str(exc))}") from exc
 
     def _only(self, shell: Shell, name: str, rows: Sequence[Domain]) -> Domain | None:
         """The one row of a guest, or None if it does not run. Raises NodeError if it is ambiguous."""
         if (why := ambiguity(rows, name, "ID")) is not None:
-            raise shell.error(f"`xl list` does not tell which guest {name} is: {why}")
+            raise shell.error(f"`xl list` does not show which guest {name} is: {why}")
         return next((row for row in rows if row.name == name), None)
 
     async def _domain(self, shell: Shell, name: str) -> Domain | None:
@@ -363,7 +363,7 @@ class XlDriver(InstalledGuestDriver):
         scheduler = (await self.probe(shell))["scheduler"]
         if scheduler not in SCHEDULERS:
             known = " and ".join(SCHEDULERS)
-            raise shell.missing(f"Xen's scheduler is {scheduler!r}; guests are held to limits under {known}")
+            raise shell.missing(f"Xen's scheduler is {scheduler!r}; guests can be limited under {known}")
         return f"sched-{scheduler}"
 
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:

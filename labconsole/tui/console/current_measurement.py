@@ -45,7 +45,7 @@ class CurrentMeasurement:
 def format_point(point: DesignPoint) -> Wordings:
     """Format a design point, from a whole line down to platform and frame size."""
     target, size = format_target(point.wish), f"{point.frame.bytes} B"
-    background = "" if point.background == "none" else f" beside {point.background}"
+    background = "" if point.background == "none" else f", background {point.background}"
     return (
         f"{point.platform}, {size}, {point.sources_text} at {target}{background}",
         f"{point.platform} {size} {point.sources}×{target}{background}",

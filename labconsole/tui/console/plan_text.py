@@ -47,31 +47,31 @@ def describe_ending(plan: Plan, outcome: Outcome) -> str:
     if _is_all_stored(outcome):
         stored = f"all is stored ({format_extent(plan)})"
         invalid = outcome.invalid_before
-        bad = f", {invalid} of them invalid: --retake takes those again" if invalid else ""
-        return f"nothing left to take: {stored}{bad}; to measure it again: labconsole replay --occasion"
+        bad = f", {invalid} of them invalid: --retake repeats those" if invalid else ""
+        return f"nothing left to measure: {stored}{bad}; to measure it again: labconsole replay --occasion"
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
     again = f", {format_repeats(outcome)}" if outcome.redone else ""
     noun = "trial" if outcome.taken == 1 else "trials"
-    parts = [f"{outcome.taken} {noun} taken ({counts}), {outcome.skipped} stored before{again}"] if plan.grid else []
+    parts = [f"{outcome.taken} {noun} measured ({counts}), {outcome.skipped} stored before{again}"] if plan.grid else []
     steps = outcome.steps
     if plan.search is not None:
-        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
+        failed = f", {len(steps.failed)} of them not completed" if steps.failed else ""
         refused = f", {steps.not_measured} not searched" if steps.refused else ""
         parts.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
     if plan.experiments:
-        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
-        refused = f", {steps.not_measured} not taken" if steps.refused else ""
+        failed = f", {len(steps.failed)} of them not completed" if steps.failed else ""
+        refused = f", {steps.not_measured} not done" if steps.refused else ""
         names, noun = ", ".join(name for name, _ in plan.experiments), "step" if len(steps.made) == 1 else "steps"
-        parts.append(f"{len(steps.made)} {noun} of {names} taken{failed}{refused}, {steps.skipped} stored before")
+        parts.append(f"{len(steps.made)} {noun} of {names} done{failed}{refused}, {steps.skipped} stored before")
     if plan.of_guests is not None:
         verdicts = ", ".join(f"{number} {word}" for word, number in steps.verdicts.items())
         counts = f" ({verdicts})" if verdicts else ""
         refused = f", {steps.not_measured} not measured" if steps.refused else ""
         noun = plan.of_guests.noun + ("" if len(steps.made) == 1 else "s")
-        parts.append(f"{len(steps.made)} {noun} taken{counts}{refused}, {steps.skipped} stored before")
+        parts.append(f"{len(steps.made)} {noun} measured{counts}{refused}, {steps.skipped} stored before")
         if steps.to_retake:
-            parts.append(f"{steps.to_retake} of guests that broke off, to be taken again")
+            parts.append(f"{steps.to_retake} of guests that failed, to be repeated")
         if steps.doubtful:
             parts.append("only valid ones enter a mean")
     return f"{word}; " + "; ".join(parts)

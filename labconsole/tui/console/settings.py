@@ -47,8 +47,8 @@ class Settings(BaseModel):
     sort_reversed: bool = Field(default=False, description="Reverse the initial sort order.")
     notify: Literal["auto", "bell", "off"] = Field(
         default="auto",
-        description="Reach one who looks elsewhere when a plan ends, a node is lost or an error comes: auto (the bell "
-        "and the terminal's notifications), bell, off.",
+        description="Notify an operator who is not looking when a plan ends, a node is lost or an error occurs: auto "
+        "(the bell and the terminal's notifications), bell, off.",
     )
     remember_set_up: bool = Field(default=True, description="Start with the set-up last run on the same testbed.")
     keymap: dict[str, str] = Field(

@@ -241,7 +241,7 @@ class ConsoleState:
             wanted, purpose = f"run={','.join(ids)}", "to list them"
         else:
             first, last = (at[:19] for at in (self.saved_runs[0][1], self.saved_runs[-1][1]))
-            wanted, purpose = f"started>={first} started<={last}", "to list all runs of this time, of whatever console"
+            wanted, purpose = f"started>={first} started<={last}", "to list all runs of this time, from any console"
         return [
             f"{len(ids)} runs saved{where}: {ids[0]} to {ids[-1]}",
             f"{purpose}: labconsole runs list --limit {10_000 if len(ids) > MOST_LISTED_IDS else len(ids)} "

@@ -16,8 +16,8 @@ class Confirm(HasActions, ModalScreen[bool]):
     """Dismisses with True for yes. Enter, too, means no: an operator may press it before reading the question."""
 
     ACTIONS = (
-        Action("y", "answer(True)", "Yes", "Do what is asked.", id="answer-yes", common=True),
-        Action("n,escape,enter,q", "answer(False)", "No", "Do not.", id="answer-no", common=True),
+        Action("y", "answer(True)", "Yes", "Do it.", id="answer-yes", common=True),
+        Action("n,escape,enter,q", "answer(False)", "No", "Do not do it.", id="answer-no", common=True),
     )
 
     def __init__(self, question: str, consequence: str) -> None:

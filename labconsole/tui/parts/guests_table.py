@@ -19,7 +19,7 @@ from labconsole.tui.parts.table import Column, LineTable
 
 LOOKS = {
     CopyState.STARTS: ("… starts", "muted"),
-    CopyState.STANDS: ("· stands", "muted"),
+    CopyState.STANDS: ("· idle", "muted"),
     CopyState.WAITS: ("· waits", ""),
     CopyState.WORKS: ("▶ works", "accent"),
     CopyState.DONE: ("✓ done", "good"),
@@ -53,7 +53,7 @@ def build_result_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
 class GuestsTable(LineTable):
     """Rows are places in the crew's order. A picture is replaced, never changed, so the same one is painted once."""
 
-    EMPTY = "no guest stands"
+    EMPTY = "no guest is running"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         NAME,
         DOES,
@@ -131,8 +131,8 @@ def format_guest_counts(guests: tuple[PictureGuest, ...]) -> str:
     for state, verb in (
         (CopyState.WORKS, "at work"),
         (CopyState.WAITS, "waiting"),
-        (CopyState.STANDS, "standing by"),
-        (CopyState.STARTS, "starting, or standing already"),
+        (CopyState.STANDS, "idle"),
+        (CopyState.STARTS, "starting, or already up"),
     ):
         parts += [f"{format_rounded(states[state])} {verb}"] if states[state] else []
     return f"Guests: {', '.join(parts)}" if parts else "Guests"

@@ -28,7 +28,7 @@ CONVENTIONS = (
     ("drops, errors", "kernel counters since the interface was created; ▲ while they rise"),
     ("quiet", "the node keeps samples in memory during the counted window, so that watching costs it nothing"),
     ("– ", "unknown; never shown as zero"),
-    ("Verdicts", "✓ valid   ? suspect: the numbers stand, with a named doubt   ✗ invalid: enters no mean"),
+    ("Verdicts", "✓ valid   ? suspect: the numbers count, with a named doubt   ✗ invalid: enters no mean"),
 )
 
 

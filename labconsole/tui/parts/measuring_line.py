@@ -100,7 +100,7 @@ def _format_time_left(now: CurrentMeasurement) -> Wordings:
     if now.left_s is None:
         return ("",)
     about = format_duration(now.left_s)
-    return (f"stands still at {about} left", f"{about} left", "") if now.halted else (f"about {about} left", about, "")
+    return (f"halted, {about} left", f"{about} left", "") if now.halted else (f"about {about} left", about, "")
 
 
 def _mark(now: CurrentMeasurement) -> Span:

@@ -47,7 +47,7 @@ class OverTimeChart(Tones):
         shown = self._shown
         if shown is None or not any(curve.seconds for curve in shown.curves):
             set_border_titles(self, shown.title if shown is not None else "Over time")
-            self._rows = [[], [("  nothing was seen yet", "muted")]]
+            self._rows = [[], [("  nothing measured yet", "muted")]]
         else:
             set_border_titles(
                 self, f"{shown.title}: {shown.unit}, over s"

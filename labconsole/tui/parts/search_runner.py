@@ -51,7 +51,7 @@ class SearchRunnerApp(TrialRunnerApp):
                 )
             else:
                 found = "; ".join(seen.picture.found) or f"{len(seen.picture.trials)} trials"
-                failure = f"; not to its end: {seen.record.failure}" if seen.record.failure else ""
+                failure = f"; not completed: {seen.record.failure}" if seen.record.failure else ""
                 severity = "warning" if failure else "information"
                 self._over(severity, f"{what}: {found}{failure}")
         finally:

@@ -80,7 +80,7 @@ class StepTrials(LineTable):
         if self._seen is None:
             return "nothing chosen"
         if self._seen.state in (StepState.DONE, StepState.STORED):
-            return "of its trials it shows none"
+            return "it shows no trials"
         return {StepState.PENDING: "not begun", StepState.FAILED: self._seen.why or "failed"}.get(
             self._seen.state, self.EMPTY
         )

@@ -48,8 +48,8 @@ class StepScreen(Overlay):
     CSS_PATH = "step_screen.tcss"
     ACTIONS: ClassVar = (
         Action("enter", "open", "Open run", "Open the trial under the cursor in Runs.", id="step-open", common=True),
-        Action("a", "abort", "Abort", "Abort what runs, after asking.", id="step-abort", common=True),
-        Action("left,h", "step(-1)", "Previous", "Show the search or trial before.", id="step-previous", common=True),
+        Action("a", "abort", "Abort", "Abort the running measurement, after asking.", id="step-abort", common=True),
+        Action("left,h", "step(-1)", "Previous", "Show the previous search or trial.", id="step-previous", common=True),
         Action("right,l", "step(1)", "Next", "Show the next search or trial.", id="step-next", common=True),
         Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
     )

@@ -71,7 +71,7 @@ class _StoredTable(FactorTable):
         Column("verdict", "", 1, right=False),
         Column("started", "started UTC", 16, right=False, rank=2),
     )
-    AFTER: ClassVar[tuple[Column, ...]] = (Column("found", "came to", 20, right=False, grow_to=60),)
+    AFTER: ClassVar[tuple[Column, ...]] = (Column("found", "result", 20, right=False, grow_to=60),)
 
     def __init__(self) -> None:
         super().__init__(id="stored-trials")
@@ -136,14 +136,20 @@ class StoredTrials(Overlay):
     CSS_PATH = "stored_trials.tcss"
     ACTIONS: ClassVar = (
         Action(
-            "left,h", "kind(-1)", "Kind back", "Show the kind before.", id="stored-previous", shown=False, common=True
+            "left,h",
+            "kind(-1)",
+            "Kind back",
+            "Show the previous kind of trials.",
+            id="stored-previous",
+            shown=False,
+            common=True,
         ),
         Action("right,l", "kind(1)", "Next kind", "Show the next kind of trials.", id="stored-next", common=True),
         Action(
             "v",
             "summary",
             "Summary",
-            "Show what the trials in the list come to, or the one under the cursor.",
+            "Show a summary of the trials in the list, or the one under the cursor.",
             id="stored-summary",
             common=True,
         ),
@@ -151,7 +157,7 @@ class StoredTrials(Overlay):
             "c",
             "curves",
             "Curves",
-            "Draw the trials in the list: the next of their figures, as a report has them.",
+            "Draw the next figure of the trials in the list, as in a report.",
             id="stored-curves",
             common=True,
         ),
@@ -164,7 +170,7 @@ class StoredTrials(Overlay):
             "x",
             "export",
             "Export",
-            "Write the trials in the list to a new file, a JSON record a line.",
+            "Write the trials in the list to a new file, one JSON record per line.",
             id="stored-export",
             common=True,
         ),
@@ -197,7 +203,7 @@ class StoredTrials(Overlay):
         with Container(id="stored-box"):
             yield _StoredTable()
             with VerticalScroll(id="stored-scroll", can_focus=True):
-                yield WrappedLines(id="stored-told")
+                yield WrappedLines(id="stored-text")
             yield FigureChart(id="stored-chart")
             yield QuickFilter()
             yield KeyBar()
@@ -271,7 +277,7 @@ class StoredTrials(Overlay):
         if self._figure is not None:
             self._show_figure(chart)
         elif self._sums:
-            set_border_titles(box, f"What the {kind.plural} listed come to")
+            set_border_titles(box, f"Summary of the {kind.plural} listed")
             self._ask_for(drawn=False)
             self._say(self._summed or ["…"])
         else:
@@ -323,8 +329,8 @@ class StoredTrials(Overlay):
                 summed = await asyncio.to_thread(sums)
                 self._summed = summed if self._of is of else self._summed
         except Exception as exc:  # a plan may run on this console: a fault in stored data must not end it
-            _log.exception("what the stored %s come to", kind.plural)
-            problem = f"What these {kind.plural} come to cannot be told: {exc!r}"
+            _log.exception("summarizing the stored %s", kind.plural)
+            problem = f"These {kind.plural} cannot be summarized: {exc!r}"
             self.console_app.tell(problem, "error")
             if self._of is of and not drawn:
                 self._summed = [problem]

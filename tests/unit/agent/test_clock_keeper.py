@@ -195,9 +195,9 @@ def test_with_stamps_of_the_nic_the_systems_clock_is_compared_with_the_nics(monk
         ("SLAVE", "UNCALIBRATED", "no port of ptp4l follows a master: UNCALIBRATED"),
         ("-142.0", "-142,0", "-142,0 is not a number"),
         ("meanPathDelay     9310.0", "", "meanPathDelay: nothing is not a number"),
-        ("meanPathDelay     9310.0", "meanPathDelay 0.0", r"tells no delay of its path \(meanPathDelay 0\), as with"),
-        ("meanPathDelay     9310.0", "meanPathDelay -12.5", r"tells no delay of its path \(meanPathDelay -12\.5\)"),
-        ("PORT_PROPERTIES_NP\n\t\tport", "NULL\n\t\tport", "does not answer pmc, or not all"),
+        ("meanPathDelay     9310.0", "meanPathDelay 0.0", r"reports no path delay \(meanPathDelay 0\), as with"),
+        ("meanPathDelay     9310.0", "meanPathDelay -12.5", r"reports no path delay \(meanPathDelay -12\.5\)"),
+        ("PORT_PROPERTIES_NP\n\t\tport", "NULL\n\t\tport", "does not answer pmc, or does not answer every query"),
     ],
 )
 def test_what_ptp4l_says_that_bounds_nothing_is_refused(old: str, new: str, words: str) -> None:

@@ -190,15 +190,17 @@ def test_only_a_socket_of_the_lease_s_owner_is_asked(tmp_path: Path):
     with listener(elsewhere) as other:
         other.setblocking(False)
         path.symlink_to(elsewhere)
-        with pytest.raises(WireError, match=f"ask is no socket, and not a socket of user {os.getuid()}") as refused:
+        with pytest.raises(
+            WireError, match=f"ask is not a socket; expected: a socket of user {os.getuid()}"
+        ) as refused:
             ask(path)
         assert refused.value.code == "lease_stuck"
         path.unlink()
         path.write_text("")
-        with pytest.raises(WireError, match="is no socket"):
+        with pytest.raises(WireError, match="is not a socket"):
             ask(path)
         with pytest.raises(
-            WireError, match=f"a socket of user {os.getuid()}, and not a socket of user {os.getuid() + 1}"
+            WireError, match=f"a socket of user {os.getuid()}; expected: a socket of user {os.getuid() + 1}"
         ):
             ask(elsewhere, os.getuid() + 1)
         with pytest.raises(BlockingIOError):

@@ -95,7 +95,7 @@ def test_where_the_kernel_does_not_compare_it_is_not_known_what_such_processes_h
 def test_a_process_that_is_not_there_holds_nothing_that_is_known() -> None:
     (found,) = memory.read([2**22 + 1])
     assert (found["pss_bytes"], found["group_bytes"]) == (None, None)
-    assert "says which control group" in found["group_reason"]
+    assert "shows its control group" in found["group_reason"]
     with pytest.raises(WireError, match="at least one"):
         memory.read([])
 
@@ -226,9 +226,9 @@ ODD_PLACE = r"35 31 0:32 / /mnt/control\040groups rw - cgroup none rw,memory,cpu
         ([IN_DOCKER], f"7:memory:/docker/{POD}", "the agent's mounts do not reach control group"),
         ([SECOND], "0::/../../machine/a.libvirt-qemu", "the agent's mounts do not reach control group"),
         ([], "0::/lxc/g1", "the agent's mounts do not reach control group"),
-        ([SECOND], "7:cpu,cpuacct:/lxc/g1", "no process of it says which control group it is in"),
+        ([SECOND], "7:cpu,cpuacct:/lxc/g1", "none of its processes shows its control group"),
         ([SECOND], "0::/user.slice", "process 1 is in /user.slice, which belongs to no guest"),
-        ([SECOND], "no such line", "no process of it says which control group it is in"),
+        ([SECOND], "no such line", "none of its processes shows its control group"),
     ],
 )
 def test_what_a_group_holds_is_read_where_its_hierarchy_is_mounted_or_the_reason_is_given(

@@ -211,8 +211,8 @@ def test_what_cannot_be_put_back_is_told_and_stays_promised(machine: Machine) ->
     ("number", "code", "words"),
     [
         (errno.EOPNOTSUPP, "not_supported", "the driver of eth1 has no native XDP, or not with the port's offloads"),
-        (errno.EINVAL, "not_supported", "it takes Linux 5.9"),
-        (errno.EBUSY, "busy", "takes no program for native XDP"),
+        (errno.EINVAL, "not_supported", "it needs Linux 5.9"),
+        (errno.EBUSY, "busy", "accepts no program for native XDP"),
     ],
 )
 def test_where_the_kernel_takes_none_nothing_is_promised_any_more(
@@ -340,6 +340,6 @@ def test_native_is_refused_at_a_veth_and_where_another_program_is(machine: Machi
     with pytest.raises(WireError, match="loses and reorders packets at a veth, which k0 is"):
         machine.port("k0", native=True).attach(7)
     machine.links["eth1"]["IFLA_XDP", "IFLA_XDP_ATTACHED"] = "xdpgeneric"
-    with pytest.raises(WireError, match=r"eth1 has an XDP program already \(xdpgeneric") as refused:
+    with pytest.raises(WireError, match=r"eth1 already has an XDP program \(xdpgeneric") as refused:
         machine.port("eth1").attach(7)
     assert refused.value.code == "busy" and machine.seen == []

@@ -195,7 +195,7 @@ def test_a_socket_that_was_left_is_taken_over_and_nothing_else_is(tmp_path):
     for place, words in (
         (f"unix:{kept}", "cannot listen there"),
         (f"unix:{tmp_path}/no/such/place", "cannot listen there"),
-        ("unix:metrics.sock", "is not a whole path"),
+        ("unix:metrics.sock", "is not an absolute path"),
     ):
         with pytest.raises(ConfigError, match=words), served(place, "--listen"):
             pass

@@ -41,9 +41,9 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
     [
         ("--limits abc", "--limits: is not a rate, got 'abc'; allowed: a number with a unit"),
         ("--limits 30Mbit,abc --guests 2", "--limits: is not a rate, got '30Mbit,abc'; allowed: a number with a unit"),
-        ("--second-after 3", "got 3.0; allowed: 0, or two guests and more"),
+        ("--second-after 3", "got 3.0; allowed: 0, or two guests or more"),
         ("--bin 6", "--bin leaves fewer than two bins in --duration;"),
-        ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from three bins after the beginning and more"),
+        ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from at least three bins after the beginning"),
         (
             "--disk disk-zero --disk-from 3 --disk-to 5 --duration 8 --guests 2",
             "--bin: leaves too few bins in the work on the disk, which is from 3 to 5 s, got 1.0; "
@@ -54,9 +54,9 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
             "got 0.1; allowed: --disk-to 2 s after --disk-from and more",
         ),
         ("--guests 2 --weights 1:2,2:1 --bin 0.5", "--bin leaves fewer than three bins in a step of weights of 1 s"),
-        ("--pattern ring --guests 2 --greedy 2", "--greedy: is of datagrams to the sink"),
-        ("--pattern ring --guests 2 --offered 20Mbit", "over TCP, got '20Mbit'; allowed: line"),
-        ("--pattern ring --guests 2 --second-after 2", "--second-after: is of datagrams to the sink"),
+        ("--pattern ring --guests 2 --greedy 2", "--greedy: applies to UDP flows to the sink"),
+        ("--pattern ring --guests 2 --offered 20Mbit", "TCP at full speed, got '20Mbit'; allowed: line"),
+        ("--pattern ring --guests 2 --second-after 2", "--second-after: applies to UDP flows to the sink"),
         ("--pattern ring --guests 2 --payload-bytes 100", "got '100'; allowed: 1472"),
     ],
 )
@@ -81,13 +81,13 @@ def test_routers_are_sent_no_more_than_the_sources_link_carries(
 @pytest.mark.parametrize(
     ("words", "listed"),
     [
-        ("job --jobs wait --guests 1,2 --repetitions 2", "4 of 4 jobs to take (0 stored already)"),
-        ("boot --platforms container --guests 2 --set-ups 3", "3 of 3 boots to take (0 stored already)"),
-        ("flow --guests 2 --offered 10Mbit", "1 of 1 flows to take (0 stored already)"),
-        ("flow --guests 2 --pattern out,ring --greedy 2", "2 of 2 flows to take (0 stored already)"),
-        ("flow --guests 2 --disk disk-zero", "1 of 1 flows to take (0 stored already)"),
-        ("route --routes 0,1000", "2 of 2 routes to take (0 stored already)"),
-        ("route --targets 1488kpps", "1 of 1 routes to take (0 stored already)"),
+        ("job --jobs wait --guests 1,2 --repetitions 2", "4 of 4 jobs to measure (0 already stored)"),
+        ("boot --platforms container --guests 2 --set-ups 3", "3 of 3 boots to measure (0 already stored)"),
+        ("flow --guests 2 --offered 10Mbit", "1 of 1 flows to measure (0 already stored)"),
+        ("flow --guests 2 --pattern out,ring --greedy 2", "2 of 2 flows to measure (0 already stored)"),
+        ("flow --guests 2 --disk disk-zero", "1 of 1 flows to measure (0 already stored)"),
+        ("route --routes 0,1000", "2 of 2 routes to measure (0 already stored)"),
+        ("route --targets 1488kpps", "1 of 1 routes to measure (0 already stored)"),
     ],
 )
 def test_a_dry_run_lists_the_trials_and_makes_nothing(

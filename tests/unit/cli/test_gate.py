@@ -202,7 +202,7 @@ def test_half_a_measurement_is_not_judged(lab, capsys):
     lab.measure("today", [60, 114], seed=2, set_ups=5)
     status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "0")
     assert (status, outcomes(found)) == (4, ["not measured", "not measured"])
-    assert found["judged"][0]["detail"] == "5 of 8 trials have been taken: replay goes on where it ended"
+    assert found["judged"][0]["detail"] == "5 of 8 trials have been measured: replay resumes where it ended"
 
 
 def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatch):
@@ -232,13 +232,13 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
     ("boots", "words"),
     [
         ("abcdef", None),
-        ("aaaa", "all of them are of one boot, and do not tell how far boots differ"),
+        ("aaaa", "all of them are of one boot, and do not show how far boots differ"),
         (
             "aabb",
-            "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not tell",
+            "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not show",
         ),
         ("abc-", "the boot of some trials is not known"),
-        ("ab", "fewer than three occasions do not tell"),
+        ("ab", "fewer than three occasions do not show"),
     ],
 )
 def test_a_baseline_says_at_once_where_its_boots_leave_a_gate_undecided(lab, capsys, boots, words):
@@ -285,7 +285,7 @@ def test_a_fall_that_one_occasion_shows_is_undecided_and_says_what_is_lacking(la
     for names, warned in ((["nightly@main-*"], False), (["nightly@main-1", "nightly@main-2"], True)):
         capsys.readouterr()
         assert lab("baseline", "set", "main", *names) == 0
-        assert ("fewer than three occasions do not tell" in capsys.readouterr().out) is warned
+        assert ("fewer than three occasions do not show" in capsys.readouterr().out) is warned
     lab.measure("today", [6, 12], seed=2)
     status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "125")
     assert (status, outcomes(found)) == (125, ["undecided", "undecided"])
@@ -483,7 +483,7 @@ def test_several_occasions_are_one_side_and_the_gate_says_how_many_would_do(lab,
     assert first["passing_margin_ratio"] is None
     assert first["deciding_occasions"] == {"baseline": 5, "later": 4}
     words = (
-        "one occasion beside fewer than 6 does not tell a change from an occasion of another kind: judge by several; what "
+        "one occasion compared with fewer than 6 cannot distinguish a change from an unusual occasion: judge by several; what "
         "has not changed passes 8 times in 10 with 5 occasions of the baseline and 4 later"
     )
     assert all(
@@ -500,7 +500,7 @@ def test_every_one_of_several_occasions_has_to_be_measured(lab, capsys):
     lab.measure("one", [60, 120], seed=2)
     lab.measure("half", [60, 120], seed=3, set_ups=5)
     for other, told in (
-        ("half", "nightly@half: 5 of 8 trials have been taken"),
+        ("half", "nightly@half: 5 of 8 trials have been measured"),
         ("never", "nightly@never: it has not"),
     ):
         status, found = lab.gate(capsys, "--occasion", "one", "--occasion", other)
@@ -513,7 +513,7 @@ def test_every_one_of_several_occasions_has_to_be_measured(lab, capsys):
 def test_occasions_of_another_testbed_are_no_hindrance_to_a_pattern(lab, capsys):
     lab.measure("main-7", [60, 120], seed=2, fingerprint="0123456789abcdef")
     assert lab("baseline", "set", "main", "nightly@main-*") == 2
-    assert "was measured on several testbeds, and a baseline is of one; use --testbed" in capsys.readouterr().err
+    assert "was measured on several testbeds, but a baseline covers one; use --testbed" in capsys.readouterr().err
     assert lab("baseline", "set", "main", "nightly@main-*", "--testbed", "7d3f9a11c0de4b52") == 0
     assert (
         "main: nightly@main-1, nightly@main-2, nightly@main-3, nightly@main-4, nightly@main-5, nightly@main-6 on"
@@ -555,11 +555,14 @@ def test_what_was_measured_after_a_baseline_was_set_is_not_of_it(lab, capsys):
         (["baseline", "set", "main"], "needs a name and a plan"),
         (["baseline", "set", "a/b", "nightly@main"], "is not a name"),
         (["baseline", "set", "main", "weekly"], "no run of this plan"),
-        (["baseline", "set", "main", "weekly@*"], "nothing that is saved in"),
+        (["baseline", "set", "main", "weekly@*"], "nothing of this name is saved in"),
         (["baseline", "set", "main", "nightly@main-1", "weekly"], "no run of this plan"),
         (["baseline", "set", "main", "nightly@main-1", "--testbed", "paris"], "no run of this plan"),
         (["baseline", "set", "main", "nightly@main-1", "--occasion", "x"], "is for a plan's file"),
-        (["gate", "{stopping}", "--baseline", "main", "--occasion", "x"], "leaves out trials by what others came to"),
+        (
+            ["gate", "{stopping}", "--baseline", "main", "--occasion", "x"],
+            "leaves out trials depending on the results of others",
+        ),
         (["baseline", "show", "mean"], "there is no baseline of this name"),
         (["baseline", "list", "main"], "takes no name"),
         (["baseline", "show", "main", "--testbed", "x"], "only valid with set"),
@@ -688,7 +691,7 @@ points:
 def test_set_ups_that_were_added_after_a_look_are_told(lab, capsys):
     lab.measure("today", [60, 120], seed=2, set_ups=8, said=[4, 4, 4, 4, 8, 8, 8, 8])
     _, found = lab.gate(capsys, "--occasion", "today")
-    assert any("asked for 4 set-ups at first and for 8 later" in each for each in found["comparison"]["sentences"])
+    assert any("requested 4 set-ups at first and 8 later" in each for each in found["comparison"]["sentences"])
 
 
 def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):

@@ -147,7 +147,9 @@ class Nightly:
     def dead_routes(self, occasion: str, packets: Sequence[float], dead: int) -> None:
         """As routes(), of the first of which nothing arrived."""
         records = [route_record([round(rate)], lost_inside=[4000], block=n) for n, rate in enumerate(packets, 1)]
-        nothing = Verdict(status="invalid", reasons=(reason("no_packets", "r1: nothing came to the sink", guest="r1"),))
+        nothing = Verdict(
+            status="invalid", reasons=(reason("no_packets", "r1: nothing arrived at the sink", guest="r1"),)
+        )
         self._trials(
             occasion,
             [each.model_copy(update={"verdict": nothing}) if n < dead else each for n, each in enumerate(records)],
@@ -344,7 +346,7 @@ def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None
     guests.jobs("half", around(4.0, 2)[:5])
     assert guests.gate(capsys, "half", "--undecided", "0") == (
         4,
-        [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],
+        [("not measured", "5 of 8 trials have been measured: replay resumes where it ended")],
     )
     guests.jobs("doubted", around(4.0, 2), codes=["clock_moved"])
     assert guests.gate(capsys, "doubted", "--undecided", "125") == (
@@ -466,7 +468,7 @@ def test_searches_that_were_not_made_or_did_not_end_are_told(found: Nightly, cap
     found.searches("half", around(30_000.0, 2)[:3])
     found.searches("early", around(30_000.0, 2), complete=False)
     assert found.gate(capsys, "half")[1] == [
-        ("not measured", "3 of 8 trials have been taken: replay goes on where it ended")
+        ("not measured", "3 of 8 trials have been measured: replay resumes where it ended")
     ]
     assert found.gate(capsys, "early")[1] == [("not measured", "none of its trials enters a mean")]
 
@@ -479,7 +481,7 @@ def test_searches_do_not_say_their_plan_and_ask_for_its_file(found: Nightly, cap
 def test_a_plan_without_a_load_goal_has_nothing_to_judge(found: Nightly, capsys: Any) -> None:
     found.plan.write_text(SEARCH.replace("[ndr]", "[frame-loss]"))
     assert found("gate", str(found.plan), "--baseline", "main", "--occasion", "today") == 2
-    assert "asks for nothing that a gate judges" in capsys.readouterr().err
+    assert "has nothing that a gate can judge" in capsys.readouterr().err
 
 
 def test_another_testbed_is_no_ground_for_a_verdict(guests: Nightly, capsys: Any) -> None:

@@ -45,13 +45,13 @@ def test_a_dry_run_shows_the_pilot_the_blocks_and_their_order_and_time(replay):
     ]
     assert {head.partition(": ")[2] for head in heads} == {
         "raw alone",
-        "raw beside idle",
+        "raw with background idle",
         "container alone",
-        "container beside idle",
+        "container with background idle",
     }
     assert "blocks: 3 blocks of 2 repetitions; pilot: 16 trials, about 0:00:" in out
     assert "next block: 32 trials, about 0:01:" in out
-    assert "112 of 112 trials to take (0 stored already)" in out and "16 set-ups" in out
+    assert "112 of 112 trials to measure (0 already stored)" in out and "16 set-ups" in out
 
 
 def test_a_dry_run_for_machines_names_every_trials_block(replay):
@@ -82,7 +82,7 @@ def test_that_a_plan_as_listed_will_be_compared_with_nothing_is_said_before_it_i
 def test_platforms_and_first_blocks_can_be_chosen(replay):
     status, out, _ = replay(PLAN, "--platforms", "raw", "--set-ups", "1")
     assert status == 0
-    assert "24 of 24 trials to take" in out and "container" not in out.partition("raw, on")[0]
+    assert "24 of 24 trials to measure" in out and "container" not in out.partition("raw, on")[0]
 
 
 @pytest.mark.parametrize(

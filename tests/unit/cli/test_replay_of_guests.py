@@ -115,7 +115,7 @@ def test_guests_that_no_cpu_can_be_chosen_for_are_refused_before_anything_is_tak
     plan = f"platforms: [{platform}]\n{OF_CPUS[kind].replace('PLACING', placing)}"
     status, told = dry_run(tmp_path, capsys, plan)
     assert status == 0, told
-    assert f"2 of 4 {kind}s to take" in told and "its guests run on any CPU" in told, told
+    assert f"2 of 4 {kind}s to measure" in told and "its guests run on any CPU" in told, told
     status, told = dry_run(tmp_path, capsys, plan.replace("any, ", ""))
     assert status == 2 and "cannot pin a guest" in told, told
 
@@ -135,7 +135,7 @@ def test_filter_rules_for_guests_with_a_kernel_of_their_own_are_refused_before_a
     """Without filter rules they are routers as others."""
     plan = "platforms: [xen, container, lxc]\nroute: {guests: [1, 2], filters: [0, 20]}\n"
     status, told = dry_run(tmp_path, capsys, plan)
-    assert status == 0 and "20 of 24 routes to take" in told, told
+    assert status == 0 and "20 of 24 routes to measure" in told, told
     assert "route.filters: are possible only where a router is a network namespace of the UUT's kernel" in told
     assert not [line for line in told.splitlines() if line.startswith("route xen") and "20 filter" in line]
     status, told = dry_run(tmp_path, capsys, plan.replace(", container, lxc", "").replace("[0, 20]", "[20]"))
@@ -148,21 +148,22 @@ def test_limits_that_hold_nobody_on_this_link_are_refused_before_anything_is_tak
     """One that is no less than what the link carries would stand among guests that are held to a rate."""
     plan = "platforms: [container]\nflow: {guests: [2], offered: [line], limits: [25Mbit, [25Mbit, 1Gbit]]}\n"
     status, told = dry_run(tmp_path, capsys, plan)
-    assert status == 0 and "2 of 4 flows to take" in told, told
+    assert status == 0 and "2 of 4 flows to measure" in told, told
     status, told = dry_run(tmp_path, capsys, plan.replace("25Mbit, [25Mbit, 1Gbit]", "1Gbit"))
     assert (
-        status == 2 and "flow.limits: are no limits on this link, got '1Gbit'; allowed: less than 984.4 Mbit/s" in told
+        status == 2
+        and "flow.limits: do not limit anything on this link, got '1Gbit'; allowed: less than 984.4 Mbit/s" in told
     )
     small = "flow: {guests: [2], limits: [700Mbit, 750Mbit, 980Mbit], payload_bytes: [18, 1472]}\n"
     status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{small}")
-    assert status == 0 and "8 of 12 flows to take" in told, told
+    assert status == 0 and "8 of 12 flows to measure" in told, told
     assert "got '750Mbit'; allowed: less than 714.3 Mbit/s, which is all that guests get of the link's 1 Gbit/s" in told
     weights = small.replace("payload_bytes: [18, 1472]", "weights: {steps: [1:1]}")
     status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{weights}")
-    assert status == 0 and "4 of 6 flows to take" in told and "less than 969.6 Mbit/s" in told, told
+    assert status == 0 and "4 of 6 flows to measure" in told and "less than 969.6 Mbit/s" in told, told
     ring = small.replace("payload_bytes: [18, 1472]", "pattern: [ring]").replace("750Mbit", "2Gbit")
     status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{ring}")
-    assert status == 0 and "6 of 6 flows to take" in told, told
+    assert status == 0 and "6 of 6 flows to measure" in told, told
 
 
 @pytest.mark.parametrize(
@@ -175,12 +176,12 @@ def test_what_needs_an_interface_of_each_guests_own_is_refused_before_anything_i
     """Guests of ESXi send, and nobody can hold them; those of Xen may be held."""
     plan = f"platforms: [esxi, xen, container]\nflow: {{guests: [2], {asked}}}\n"
     status, told = dry_run(tmp_path, capsys, plan)
-    assert status == 0 and "4 of 6 flows to take" in told, told
+    assert status == 0 and "4 of 6 flows to measure" in told, told
     assert f"{key}: guests of this platform have no interface of their own on the UUT, got 'esxi'" in told
     status, told = dry_run(tmp_path, capsys, plan.replace(", xen, container", ""))
     assert status == 2 and "have no interface of their own" in told, told
     status, told = dry_run(tmp_path, capsys, "platforms: [esxi]\nflow: {guests: [2]}\n")
-    assert status == 0 and "2 of 2 flows to take" in told, told
+    assert status == 0 and "2 of 2 flows to measure" in told, told
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_guests_of_a_lab_without_the_programs_of_jobs_are_refused_before_anythin
     status, told = told_of("", "uml")
     assert status == 2 and f"{why} of the local lab has no {program}" in told and "`labconsole lab up --jobs`" in told
     status, told = told_of("", "uml,container")
-    assert status == 0 and f"1 of 2 {kind}s to take" in told and "cannot be measured: uml: " in told, told
+    assert status == 0 and f"1 of 2 {kind}s to measure" in told and "cannot be measured: uml: " in told, told
     assert told_of(", crew_root: /srv/root", "uml")[0] == told_of("", "uml", "/srv/i")[0] == 0
     if kind == "job":
         asked = ("--jobs", "cpu-sqrt2")
@@ -221,7 +222,9 @@ def test_an_experiment_measures_the_platforms_that_can_have_what_it_asks_for(
     asked = ("--filters", "0,20", "--hosts", str(hosts), "--store", str(tmp_path / "none.sqlite"), "--dry-run")
     assert main(["experiment", "route", "--platforms", "xen,container", *asked]) == 0
     told = capsys.readouterr().out
-    assert "3 of 4 routes to take" in told and "are possible only where a router is a network namespace" in told, told
+    assert "3 of 4 routes to measure" in told and "are possible only where a router is a network namespace" in told, (
+        told
+    )
     assert main(["experiment", "route", "--platforms", "xen", *asked]) == 2
     assert capsys.readouterr().err.startswith("labconsole: --filters: are possible only where")
 
@@ -270,5 +273,5 @@ def test_a_dry_run_says_that_set_ups_are_reckoned_and_makes_no_store(
     path.write_text(HEAD + KINDS["jobs"])
     status = main(["replay", str(path), "--hosts", str(HOSTS), "--store", str(store), "--dry-run"])
     last = capsys.readouterr().out.splitlines()[-1]
-    assert status == 0 and "3 of 3 jobs to take (0 stored already)" in last and "with the set-ups, if each" in last
+    assert status == 0 and "3 of 3 jobs to measure (0 already stored)" in last and "with the set-ups, if each" in last
     assert list(tmp_path.iterdir()) == [path]

@@ -76,7 +76,7 @@ def test_people_are_told_each_search_and_how_all_of_them_ended(capsys: pytest.Ca
     status = narrate_search_outcome(plan, outcome, as_json=False)
     told = capsys.readouterr()
     assert "t: search 1 of 2: raw, 1000 B" in told.err
-    assert told.err.count("warm-up of raw, background none: thrown away") == 1
+    assert told.err.count("warm-up of raw, background none: discarded") == 1
     assert "ndr (adjusted): lower bound" in told.out
     assert f"t: searches stopped; 1 made by {first.taken + 1} trials, 0 stored before" in told.out
     assert status == 130

@@ -261,7 +261,7 @@ def test_an_idle_guest_runs_nothing_and_is_looked_at_from_outside() -> None:
         (_Guest(12, memory_mib=200), "has 200 MiB of memory to spare, and background heavy .* writes to 1024 MiB"),
         (
             _Guest(lacks="Segmentation fault"),
-            "should have said which process it started, but said 'Segmentation fault'",
+            "should have reported which process it started, but said 'Segmentation fault'",
         ),
     ],
 )

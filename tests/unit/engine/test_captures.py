@@ -123,7 +123,7 @@ def test_where_the_kernel_stamps_nothing_of_it_is_asked() -> None:
 
 def test_a_nic_that_stamps_nothing_ends_the_trial_before_it_begins() -> None:
     sink = Sink("net.apply")
-    with pytest.raises(NodeError, match=r"stamps no frames; .* take capture_stamps: nic out at snk1"):
+    with pytest.raises(NodeError, match=r"stamps no frames; .* remove capture_stamps: nic from snk1"):
         captured(sink, frozenset({"snk1"}))
     assert [each.op for each in sink.asked] == ["net.apply", "net.undo"]
 

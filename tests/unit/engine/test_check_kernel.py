@@ -62,23 +62,23 @@ def test_it_is_begun_and_ended_and_what_the_kernel_refuses_is_a_doubt_where_it_i
 ) -> None:
     found, asked = finding(check, node, [])
     memory = ", 1.2 MB of the kernel's memory while it counts" if op == "packet_times" else ""
-    assert (found.status, found.evidence) == ("pass", f"to be had ({setting}: off){memory}")
+    assert (found.status, found.evidence) == ("pass", f"available ({setting}: off){memory}")
     assert asked == [f"{op}.start", f"{op}.stop"]
     found, _ = finding(check, node, ["no_permission"])
     assert (found.status, found.values["refused"]) == ("pass", "no_permission")
-    assert f"not asked for ({setting}: off)" in found.evidence and "it says no" in found.evidence
+    assert f"not requested ({setting}: off)" in found.evidence and "it says no" in found.evidence
     found, _ = finding(check, node, ["no_permission"], None, None, CheckContext, **{setting: "on"})
     assert found.status == "warn" and found.hint is not None
-    assert found.evidence == "not to be had: it says no"
+    assert found.evidence == "not available: it says no"
 
 
 def test_what_an_xdp_program_would_change_is_told_and_a_refusal_names_the_way_without() -> None:
     changes = XdpChanges(features=["rx-gro-hw off"], left_features=[], link_changes=2)
     found, _ = finding(kernel.packet_times, "snk1", [], changes, packet_times="xdp-native")
-    assert found.status == "pass" and found.evidence.startswith("to be had (packet_times: xdp-native), 1.2 MB")
-    assert found.evidence.endswith("; at eth1 it brings rx-gro-hw off, 2 changes of its link")
+    assert found.status == "pass" and found.evidence.startswith("available (packet_times: xdp-native), 1.2 MB")
+    assert found.evidence.endswith("; at eth1 it causes rx-gro-hw off, 2 changes of its link")
     found, _ = finding(kernel.packet_times, "snk1", ["busy"], packet_times="xdp-generic")
-    assert (found.status, found.evidence) == ("warn", "not to be had: it says no")
+    assert (found.status, found.evidence) == ("warn", "not available: it says no")
     assert found.hint == "set packet_times: on, which changes nothing"
 
 
@@ -88,20 +88,20 @@ CHANGES = XdpChanges(features=["rx-gro-hw off"], left_features=[], link_changes=
 def test_links_that_take_their_time_are_waited_for_and_an_end_that_was_not_heard_is_a_doubt() -> None:
     slow = {"packet_times.start": LINK_S, "packet_times.stop": LINK_S}
     found, _ = finding(kernel.packet_times, "snk1", [], CHANGES, slow, packet_times="xdp-native")
-    assert found.status == "pass" and found.evidence.endswith("brings rx-gro-hw off, 4 changes of its link")
+    assert found.status == "pass" and found.evidence.endswith("causes rx-gro-hw off, 4 changes of its link")
     for wanted in ("xdp-native", "on"):
         found, asked = finding(
             kernel.packet_times, "snk1", [], CHANGES, {"packet_times.stop": 60.0}, packet_times=wanted
         )
         assert found.status == "warn" and asked == ["packet_times.start", "packet_times.stop"]
-        assert "whether it ended, and what it changed, is not known: no answer to packet_times.stop" in found.evidence
+        assert "it is not known whether it ended and what it changed: no answer to packet_times.stop" in found.evidence
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"left_features": ["rx-gro-hw off"]}, "and could not put back rx-gro-hw off"),
-        ({"link_is_back": False}, "and 7 s after it had gone the link was not up again"),
+        ({"left_features": ["rx-gro-hw off"]}, "and could not restore rx-gro-hw off"),
+        ({"link_is_back": False}, "and 7 s after its removal the link was not up again"),
     ],
 )
 def test_what_is_not_as_before_is_a_doubt(changes: dict[str, Any], words: str) -> None:

@@ -80,9 +80,9 @@ def test_what_is_used_for_anything_is_left_alone_and_why_is_said():
     assert names(ports) == ["uut/eth3", "uut/eth9", "uut/eth10"]
     assert ports[0].bridge == "br0"
     assert {each.interface: each.why for each in alone} == {
-        "eno1": "SSH comes in by it",
+        "eno1": "SSH uses it",
         "mgmt0": "the address 10.0.0.1 is on it",
-        "uplink": "the route to default goes by it",
+        "uplink": "the route to default uses it",
         "eth4": "the address 10.1.0.1 is on brm, to which it belongs",
         "eth5": "it belongs to bond0",
     }
@@ -106,7 +106,7 @@ def test_who_carries_what_is_used_is_left_alone_and_so_is_a_bridges_port_that_is
     ports, alone = sort_ports("uut", links, "eth0.10", {"br0.7": ["10.0.0.1"], "br10": ["10.0.1.1"]}, [])
     assert names(ports) == ["uut/eth1", "uut/eth4"]
     assert {each.interface: each.why for each in alone} == {
-        "eth0": "SSH comes in by eth0.10, which is on it",
+        "eth0": "SSH uses eth0.10, which is on it",
         "eth2": "the address 10.0.0.1 is on br0.7, which is on br0, to which it belongs",
         "eth3": "it is down in brl: setting it up might close a loop",
         "eth5": "the address 10.0.1.1 is on br10, to which eth5.10 belongs, which is on it",
@@ -277,10 +277,10 @@ def test_machines_are_named_by_what_one_types():
         (["uut=a"], "more than the unit under test"),
         (["uut=a", "a"], "the same machine is named twice"),
         (["uut=a", "source+router=b"], "is not a machine"),
-        (["uut=a", "x=b", "x=c"], "gives two machines one name"),
+        (["uut=a", "x=b", "x=c"], "gives two machines the same name"),
         (["uut=a", "sink="], "is not a machine"),
         (["uut+sink=a", "b"], "is not a machine"),
-        (["uut=a b", "c"], "is not what one types after ssh: is not a valid login"),
+        (["uut=a b", "c"], "is not a valid SSH destination: is not a valid login"),
         (["uut=root@a", "lab@a"], "the same machine is named twice"),
         (["uut=@a", "b"], "no user before the @, got '@a'; allowed: \\[user@]host"),
         (["uut=root@", "b"], "no host"),

@@ -135,7 +135,7 @@ def test_many_claims_make_the_smallest_change_that_is_shown_larger(tmp_path):
 def test_too_few_set_ups_or_repetitions_are_refused_with_what_to_take_first(shape, tmp_path):
     plan = load(PLAN.replace("set_ups: 4\nrepetitions: 3\n", shape), tmp_path)
     with pytest.raises(
-        MeasurementError, match=r"take set_ups: 3, repetitions: 2 first, replay it into a store of its own"
+        MeasurementError, match=r"first measure it with set_ups: 3, repetitions: 2, replay it into a separate store"
     ):
         plan_advice(plan, records(plan, between=0.02, within=0.01), 0.02, 1)
 
@@ -218,8 +218,9 @@ def test_a_plan_without_blocks_and_one_of_which_nothing_is_stored_say_what_to_ta
     path, _ = stored
     assert advise(path, tmp_path / "empty.sqlite") == 1
     assert (
-        "no block of it is stored for this testbed): take set_ups: 3, repetitions: 2 first" in capsys.readouterr().err
+        "no block of it is stored for this testbed): first measure it with set_ups: 3, repetitions: 2"
+        in capsys.readouterr().err
     )
     path.write_text(PLAN.replace("set_ups: 4\n", ""))
     assert advise(path, stored[1]) == 1
-    assert "plan dims has no blocks: take set_ups: 3" in capsys.readouterr().err
+    assert "plan dims has no blocks: first measure it with set_ups: 3" in capsys.readouterr().err

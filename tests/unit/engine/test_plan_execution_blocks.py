@@ -119,7 +119,7 @@ def test_points_that_need_different_second_guests_are_refused_in_one_set_up(tmp_
         plan_of(SHAPES, tmp_path)
     assert (refused.value.key, refused.value.value) == ("sources[1]", 3)
     assert (
-        "container beside idle to be set up again within one set-up, because the second guest would be connected differently (point 0 with "
+        "container with background idle to be set up again within one set-up, because the second guest would be connected differently (point 0 with "
         "1 source: with stream s3, point 1 with 3 sources: without a stream of its own)" in str(refused.value)
     )
     assert "put the others in a separate plan" in str(refused.value)
@@ -143,7 +143,7 @@ def test_a_set_up_of_which_the_shape_changes_breaks_off(tmp_path):
         plan = load_plan(written(SHAPES, tmp_path)).resolved(make_inventory())
         script = Script(valid)
         outcome = await execute(PlanExecution(plan, script), script)
-        assert "the platform had to be set up anew in between" in outcome.refused[0][0]
+        assert "the platform had to be set up again in between" in outcome.refused[0][0]
 
     run(body)
 
@@ -256,8 +256,8 @@ def test_a_reference_that_the_pilot_did_not_find_refuses_what_is_a_share_of_it_a
         plan = plan_of(FORWARDING, tmp_path)
         outcome = await execute(PlanExecution(plan, script), script)
         words = " ".join(why for why, _ in outcome.refused)
-        assert "no maximum of raw beside an idle guest, which forwarding-50 is a share of" in words
-        assert "no trial of the pilot stands at 64 B with 1 source" in words
+        assert "no maximum of raw with an idle guest, which forwarding-50 is a share of" in words
+        assert "the pilot has no usable trial at 64 B with 1 source" in words
         assert {point for block, point, _ in script.asked if block} == set(range(18)) - set(range(3, 9))
 
     run(body)
@@ -278,7 +278,7 @@ def test_the_next_replay_tries_a_reference_again_that_was_given_up_at_max_beside
         script = Script(lambda trial, request: "invalid" if trial[:2] == (0, 5) and cable == "out" else "valid")
         script.rates, plan = {3: 1500.0, 4: 2500.0, 5: 4000.0}, plan_of(FORWARDING, tmp_path)
         outcome = await execute(PlanExecution(plan, script), script)
-        assert "no maximum of raw beside an idle guest" in " ".join(why for why, _ in outcome.refused)
+        assert "no maximum of raw with an idle guest" in " ".join(why for why, _ in outcome.refused)
         assert pilots_of(script).count(5) == 2, "as often as max_redo says, and not for ever"
         outcome = await execute(PlanExecution(plan, script), script)
         assert (pilots_of(script), outcome.taken, outcome.complete) == ([5, 5], 1, False)
@@ -537,7 +537,7 @@ def test_a_set_up_that_breaks_every_time_is_refused_and_the_others_are_taken(tmp
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end(*["broken"] * 2, *["valid"] * 6)
         outcome = await execute(PlanExecution(plan, script), script)
-        assert outcome.refused == [("block 1: raw alone: the cable; it broke off 2 times", 2)]
+        assert outcome.refused == [("block 1: raw alone: the cable; it was interrupted 2 times", 2)]
         assert (outcome.taken, {t[:2] for t in script.asked[2:]}) == (6, {(1, 1), (2, 0), (2, 1)})
         script.will_end("valid", "valid")
         assert (await execute(PlanExecution(plan, script), script)).taken == 2
@@ -717,7 +717,7 @@ def test_an_end_inside_a_set_up_tells_how_many_trials_will_be_taken_again(tmp_pa
         assert outcome.to_retake == again
         assert len(left_to_take(plan, script.held)) == 8 - outcome.taken + again
         _tell(None, execution, outcome, as_json=False)
-        words = f"of a set-up that broke off: {again} of the trials taken, which will be taken again"
+        words = f"of an interrupted set-up: {again} of the measured trials, which will be repeated"
         assert (words in capsys.readouterr().out) is bool(again)
 
     run(body)
@@ -740,7 +740,7 @@ def test_a_resumed_plan_says_how_many_stored_trials_do_not_count(tmp_path, capsy
         outcome = await execute(again, later)
         assert (outcome.taken, outcome.skipped, outcome.redone, outcome.broken_before) == (8, 0, 0, 1)
         _tell(None, again, outcome, as_json=False)
-        assert "not counted: 1 of the trials stored before, whose set-up broke off" in capsys.readouterr().out
+        assert "not counted: 1 of the trials stored before, whose set-up was interrupted" in capsys.readouterr().out
 
     run(body)
 

@@ -88,7 +88,7 @@ def test_a_retry_waits_as_long_as_the_plan_says(tmp_path):
 @pytest.mark.parametrize(
     ("stop", "taken", "words"),
     [
-        ("{invalid_in_a_row: 2}", 2, "2 trials in a row came out invalid"),
+        ("{invalid_in_a_row: 2}", 2, "2 trials in a row were invalid"),
         ("{after_s: 1.0e-9}", 1, "s of measuring are over"),
         ("{at: 2020-01-01 00:00}", 0, "it is 2020-01-01 00:00"),
     ],
@@ -217,7 +217,7 @@ def test_a_post_command_that_fails_costs_no_run_and_is_told(tmp_path):
         script = Script(valid)
         outcome = await execute(PlanExecution(plan_of(PLAN + "post: [['false']]\n", tmp_path), script), script)
         assert (outcome.taken, outcome.complete) == (6, False)
-        assert outcome.refused == [("post command false failed with exit status 1, and said nothing", 0)]
+        assert outcome.refused == [("post command false failed with exit status 1, and printed nothing", 0)]
 
     run(body)
 

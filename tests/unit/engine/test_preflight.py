@@ -245,9 +245,9 @@ ALIEN = {"pid": 7, "kind": "sniffer", "name": "tcpdump", "command": "tcpdump -i 
 @pytest.mark.parametrize(
     ("check", "role", "said", "status", "words"),
     [
-        (access.management, "uut", {"management": MANAGEMENT}, "fail", "SSH comes in by eth1"),
+        (access.management, "uut", {"management": MANAGEMENT}, "fail", "SSH uses eth1"),
         (access.management, "uut", {"management": {**MANAGEMENT, "interface": None}}, "warn", "eth1 has 10.0.0.2"),
-        (access.management, "uut", {"management": {**MANAGEMENT, "interface": "eth0"}}, "pass", "by eth0"),
+        (access.management, "uut", {"management": {**MANAGEMENT, "interface": "eth0"}}, "pass", "uses eth0"),
         (
             access.rights,
             "source",

@@ -66,7 +66,7 @@ async def test_a_trial_that_counts_asks_nothing() -> None:
 async def test_a_node_that_refuses_or_is_lost_ends_no_trial_and_the_record_says_why(at: int) -> None:
     for problem, word in (
         (AgentError("uut", "no /proc", code="failed"), "no /proc"),
-        (NodeLost("uut", "gone"), "not tell"),
+        (NodeLost("uut", "gone"), "not report"),
     ):
         link = Link(*[Done()][:at], problem)
         refused = (await watched(link))["telemetry"]["refused"]
@@ -77,4 +77,4 @@ async def test_what_no_record_can_hold_is_a_refusal_and_loses_no_run() -> None:
     told = work()
     told.__dict__["tick_ns"] = 0
     refused = (await watched(Link(Done(), told)))["telemetry"]["refused"]
-    assert refused["code"] == "failed" and "cannot be kept" in refused["message"]
+    assert refused["code"] == "failed" and "are invalid" in refused["message"]

@@ -52,4 +52,4 @@ def test_statistics_of_a_driver_that_were_not_kept_are_not_observed() -> None:
     readings = Readings(seen, {inventory.uut: node}, {inventory.uut: ["eth1"]}, (), {}, inventory)
     asyncio.run(readings.drops(begin=False))
     assert [(note["node"], note["kind"]) for note in seen.notes] == [(inventory.uut, "not_observed")]
-    assert "eth1 has more statistics" in seen.notes[0]["detail"]
+    assert "eth1 has more error statistics" in seen.notes[0]["detail"]

@@ -229,13 +229,13 @@ def test_more_repetitions_take_a_new_plan_unless_each_trial_has_guests_of_its_ow
     key, make, _ = KINDS[name]
     assert Stored(tmp_path, key, make, between=0.02).advise() == 0
     told = capsys.readouterr().out
-    assert ("repetitions: 2 would tell" if name == "boot" else "repetitions: 2 in a new plan would tell") in told
+    assert ("repetitions: 2 would show it" if name == "boot" else "repetitions: 2 in a new plan would show it") in told
     assert "start a new plan" not in told
     (place := tmp_path / "noisy").mkdir()
     assert Stored(place, key, make, within=0.05, set_ups=20, repetitions=2).advise("--accuracy", "1%") == 0
     told = capsys.readouterr().out
     assert ("to change repetitions, start a new plan" in told) == (name != "boot")
-    assert "would tell" not in told
+    assert "would show it" not in told
 
 
 def test_where_nothing_varied_it_is_unknown_what_shows_a_change(
@@ -308,7 +308,7 @@ def test_what_is_measured_in_the_same_guests_shares_their_set_up(
     told = capsys.readouterr().out
     assert "container: wait (3 s) in 1 guest: time" in told
     assert "set-ups of the advised repetitions that detect a change with 80 % power, alone:" in told
-    assert "repetitions: 2 in a new plan would tell" in told
+    assert "repetitions: 2 in a new plan would show it" in told
 
 
 def test_times_that_the_link_set_are_not_advised_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -368,7 +368,7 @@ def test_too_few_are_refused_with_what_to_take_first(
     assert stored.advise() == 1
     said = capsys.readouterr().err
     assert why in said
-    assert "take set_ups: 3 first" in said
+    assert "first measure it with set_ups: 3" in said
 
 
 def test_a_variance_estimated_below_zero_is_no_negative_deviation() -> None:

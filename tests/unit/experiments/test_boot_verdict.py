@@ -141,8 +141,8 @@ def test_what_the_time_holds_of_the_way_inside_is_shown() -> None:
         "hypervisor_bytes": 7 * MIB,
     }
     text = "\n".join(boot_lines(boot_record(data)))
-    assert "led inside at try 3, 0.104 s after the one before" in text
-    assert "by the word of the hypervisor (xl info, xl list) 7.0 MiB" in text
+    assert "led inside at try 3, 0.104 s after the previous one" in text
+    assert "by the report of the hypervisor (xl info, xl list) 7.0 MiB" in text
 
 
 def test_a_hypervisors_word_becomes_a_figure_when_it_is_whole() -> None:

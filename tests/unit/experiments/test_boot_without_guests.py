@@ -47,7 +47,7 @@ def taken(bench: Bench, tmp_path: Path, problem: LabError, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("problem", "code", "attempts"),
     [
-        (MeasurementError("the guest that is thrown away before a hot start: g1 ended"), "not_measured", 3),
+        (MeasurementError("the guest that is discarded before a hot start: g1 ended"), "not_measured", 3),
         (TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there"), "no_memory", 0),
     ],
 )

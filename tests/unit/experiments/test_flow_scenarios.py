@@ -71,7 +71,7 @@ def test_what_is_no_weights_is_refused(bad: Any):
 @pytest.mark.parametrize(
     ("factors", "complaint"),
     [
-        ({"weights": {"steps": ["1:1:1"]}}, "weights are of 3 guests"),
+        ({"weights": {"steps": ["1:1:1"]}}, "weights are for 3 guests"),
         ({"weights": {"steps": ["1:1", "1:2"]}, "bin_s": 0.5}, "at most 0.267 s"),
         ({"weights": {"steps": ["1:1"] * 11}, "bin_s": 0.1}, "ends before the last step"),
         ({"disk": {"job": "cpu-pi"}}, "disk-mixed"),
@@ -79,7 +79,7 @@ def test_what_is_no_weights_is_refused(bad: Any):
         ({"disk": {"from_s": 1.0, "to_s": 5.0}}, "too few bins"),
         ({"disk": {"from_s": 4.0, "to_s": 9.0}}, "too few bins"),
         ({"disk": {"from_s": 4.0, "to_s": 6.0}, "guests": [1, 2]}, "no guest that sends"),
-        ({"disk": {"from_s": 4.0, "to_s": 6.0}, "weights": {"steps": ["1:1"]}}, "both asked for"),
+        ({"disk": {"from_s": 4.0, "to_s": 6.0}, "weights": {"steps": ["1:1"]}}, "disk and weights cannot be combined"),
     ],
 )
 def test_what_cannot_be_is_refused(factors: dict[str, Any], complaint: str):
@@ -526,7 +526,7 @@ def test_weights_whose_beginning_was_seen_late_are_told(looked_ns: int | None):
 )
 @pytest.mark.parametrize("pattern", ["in", "ring"])
 def test_weights_and_disk_are_refused_of_guests_that_do_not_send_to_the_sink(pattern: str, more: dict[str, Any]):
-    with pytest.raises(ValueError, match="weights and disk are of guests that send to the sink"):
+    with pytest.raises(ValueError, match="weights and disk apply to guests that send to the sink"):
         FlowFactors.model_validate({"guests": [2], "pattern": [pattern], "duration_s": 10.0, **more})
 
 

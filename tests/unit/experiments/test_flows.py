@@ -423,7 +423,7 @@ def test_what_all_panels_or_bars_share_stands_in_the_figures_title_alone():
     trials.append(flow_record([packets(*[24.0] * 8)] * 2, bin_s=0.5, flow_id="in other bins, and in no panel of these"))
     found = {figure.name: figure for figure in FLOWS_VIEW.figures(trials)}
     alike, alone = found["adamczyk-5"], found["mattos-3"]
-    assert alike.title == "Guests held to equal rates (in bins of 1 s, limit 30Mbit)"
+    assert alike.title == "Guests limited to equal rates (in bins of 1 s, limit 30Mbit)"
     assert [panel.title for panel in alike.panels] == ["lxc, for 4 s", "uml, for 6 s"]
     assert alone.title == "What one guest sends (in bins of 1 s)"
     assert alone.x_names == ("lxc, for 4 s", "uml, for 6 s")

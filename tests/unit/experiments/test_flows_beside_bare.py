@@ -100,7 +100,7 @@ def test_where_both_fill_the_link_that_is_said() -> None:
     (found,) = compare_flows(full)
     assert (found.said, found.both_full) == ("equivalent, both fill the link", True)
     said = summary_lines(summarize_compared(full))
-    assert said[-1].endswith("8 blocks: equivalent, both fill the link") and "beside the bare host" in said[-2]
+    assert said[-1].endswith("8 blocks: equivalent, both fill the link") and "compared with the bare host" in said[-2]
 
 
 def test_that_one_of_two_within_the_margin_fills_the_link_is_said() -> None:

@@ -153,7 +153,7 @@ def test_a_sound_trial_is_valid_and_computed_again():
         ({"guest": {"udp": None}}, "invalid", "not_measured", "did not say"),
         ({"sent": [0]}, "invalid", "no_packets", "g1"),
         ({"sent": [None]}, "invalid", "generator_failed", "g1"),
-        ({"losses": [{"to_guest": 16258}]}, "invalid", "no_packets", "nothing came to it"),
+        ({"losses": [{"to_guest": 16258}]}, "invalid", "no_packets", "packets sent to it arrived"),
         ({"source": {"nic_packets": 16000}}, "suspect", "lost_at_source", "258"),
         ({"source": {"uut_packets": 16300}}, "suspect", "foreign_frames", "16300"),
         ({"losses": [{"to_guest": -3, "guest_udp": 3}]}, "suspect", "foreign_frames", "3 packets more"),
@@ -213,7 +213,7 @@ def test_of_what_guests_receive_neither_limits_nor_greed_are_varied():
     speed_bps = inventory.streams[0].link_speed_bps
     assert derive_offered_bps(inward[2], inventory) == int(speed_bps * 1472 / 1538 / 2)
     for told in ({"limits": ["30Mbit"]}, {"greedy": [2]}, {"second_after_s": [1.0]}):
-        with pytest.raises(ValueError, match="pattern in has guests receive"):
+        with pytest.raises(ValueError, match="in pattern in guests receive"):
             FlowFactors.model_validate({"pattern": ["in"], "guests": [2], **told})
 
 

@@ -93,7 +93,9 @@ def test_what_a_lost_crew_did_is_taken_again_in_the_same_replay(
     assert kind is not None
     for each in conduct.told:
         narrate_trial(kind, each, as_json=False)
-    assert "the guests broke off, so all their trials are taken again: uut: the connection" in capsys.readouterr().err
+    assert (
+        "the guests failed; all trials of this set-up will be repeated: uut: the connection" in capsys.readouterr().err
+    )
 
 
 def test_a_crew_that_came_to_its_end_is_not_taken_again_with_the_next(
@@ -118,8 +120,8 @@ def test_a_crew_that_loses_its_node_each_time_ends_the_plan_which_says_what_was_
     assert kind is not None and not outcome.complete
     assert narrate_trial_outcome(kind, conduct.plan, outcome, as_json=False) == 3
     told = capsys.readouterr().out
-    assert "p: jobs stopped; 3 taken" in told and "0 stored before" in told
-    assert "of guests that broke off: 1 of those taken" in told
+    assert "p: jobs stopped; 3 measured" in told and "0 stored before" in told
+    assert "of guests that failed: 1 of those measured" in told
     narrate_trial_outcome(kind, conduct.plan, outcome, as_json=True)
     (event,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (event["taken"], event["stopped"], event["exit_status"]) == (3, True, 3)

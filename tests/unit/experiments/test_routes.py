@@ -287,7 +287,7 @@ def test_changes_in_opposite_directions_are_told_beside_their_mean() -> None:
     assert pooled.word == "equivalent" and pooled.apart is not None and pooled.apart.ci_high is not None
     assert pooled.apart.change == pytest.approx(1 / 1.03**2 - 1, abs=0.01)
     assert pooled.apart.ci_high < 0
-    assert ", at 20 filter rules beside at 0: -5." in summary.describe_claim(pooled).replace("−", "-")
+    assert ", at 20 filter rules compared with 0: -5." in summary.describe_claim(pooled).replace("−", "-")
 
 
 FEW = "(fewer than 3 blocks)"
@@ -298,7 +298,7 @@ def test_why_there_is_no_interval_is_told_once_beside_a_mean() -> None:
     (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
     assert summary.describe_claim(pooled).count(FEW) == 2, "so it stands in tables, which are compared byte for byte"
     (said,) = [line for line in summary_lines(summary) if "100000 routes against 0 routes" in line and ", mean" in line]
-    assert said.count(FEW) == 1 and f"{FEW}, 2 blocks, at 20 filter rules beside at 0: " in said, said
+    assert said.count(FEW) == 1 and f"{FEW}, 2 blocks, at 20 filter rules compared with 0: " in said, said
 
 
 def test_one_route_is_one_route() -> None:

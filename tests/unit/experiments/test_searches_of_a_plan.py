@@ -48,7 +48,7 @@ def test_commands_run_once_around_a_plan_with_a_grid_and_searches(tmp_path: Path
 
 def test_a_failing_post_command_of_a_plan_that_only_searches_is_told() -> None:
     outcome = make(Script(), searching(post=(HookCommand(run=("false",)),)))
-    assert outcome.steps.refused == ["post command false failed with exit status 1, and said nothing"]
+    assert outcome.steps.refused == ["post command false failed with exit status 1, and printed nothing"]
     assert not outcome.complete
 
 
@@ -153,7 +153,7 @@ def test_so_many_invalid_trials_in_a_row_end_the_plan_and_the_searches_go_on_lat
     script = Script(store)
     script.before = lambda number: "invalid"
     outcome = make(script, searching(searches=3, max_redo=0, stop=Stop(invalid_in_a_row=2)))
-    assert (outcome.ended_by, outcome.stopped) == ("2 trials in a row came out invalid", False)
+    assert (outcome.ended_by, outcome.stopped) == ("2 trials in a row were invalid", False)
     assert (script.taken, len(outcome.steps.failed), outcome.steps.cut) == (2, 2, True)
     again = make(Script(store), searching(searches=3))
     assert (len(again.steps.made), again.complete) == (3, True)
@@ -163,7 +163,7 @@ def test_invalid_trials_are_counted_on_from_the_grid_into_the_searches() -> None
     script = Script()
     script.before = lambda number: "invalid"
     outcome = make(script, searching(grid=True, max_redo=0, searches=2, stop=Stop(invalid_in_a_row=3)))
-    assert (outcome.ended_by, script.taken) == ("3 trials in a row came out invalid", 3)
+    assert (outcome.ended_by, script.taken) == ("3 trials in a row were invalid", 3)
     assert len(outcome.steps.failed) == 1
 
 

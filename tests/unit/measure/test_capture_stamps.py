@@ -37,8 +37,8 @@ def test_a_clock_that_nothing_keeps_is_as_far_off_as_it_is() -> None:
     [
         ([clock(TAI)], None, WITHIN, "not read before and after"),
         ([clock(TAI)], "/dev/ptp0: Permission denied", WITHIN, "/dev/ptp0: Permission denied"),
-        ([clock(TAI), clock(TAI, 5)], None, (WITHIN[0] - TAI, WITHIN[1]), "not all are stamped by it"),
-        ([clock(TAI), clock(TAI - 5 * 10**9, 5)], None, WITHIN, "not all are stamped by it"),  # it stood still
+        ([clock(TAI), clock(TAI, 5)], None, (WITHIN[0] - TAI, WITHIN[1]), "did not stamp all of them"),
+        ([clock(TAI), clock(TAI - 5 * 10**9, 5)], None, WITHIN, "did not stamp all of them"),  # it stood still
     ],
 )
 def test_stamps_of_a_clock_that_was_not_seen_are_worth_no_delay(

@@ -21,8 +21,8 @@ def test_what_was_asked_otherwise_and_what_was_lost_elsewhere_is_marked():
     )
     other = sample_record(1, platform="kvm", target_bps="max", streams=(lossy,))
     assert differing(sample_record(0), other) == {
-        "Asked: platform": ("raw", "kvm"),
-        "Asked: target": (100_000_000, "max"),
+        "Requested: platform": ("raw", "kvm"),
+        "Requested: target": (100_000_000, "max"),
         "Stream s1: lost before uut out": (None, 3),
     }
 

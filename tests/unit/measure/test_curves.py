@@ -140,7 +140,7 @@ def test_a_set_up_that_was_taken_again_does_not_enter_beside_the_one_taken_for_i
     made = CurveData(runs[::turn]).curves(CurveSpec())
     (point,) = made.curves[0].points
     assert (point.y.mean, point.y.trials, made.runs) == (100, 3, 3)
-    assert made.left_out == {"set-up broke off": 1}
+    assert made.left_out == {"set-up interrupted": 1}
 
 
 def test_a_set_up_beside_it_of_another_block_or_platform_is_no_later_one():
@@ -153,7 +153,7 @@ def test_a_set_up_beside_it_of_another_block_or_platform_is_no_later_one():
 def test_a_set_up_was_taken_again_also_where_its_first_trial_is_invalid():
     runs = [*of_set_up("a", [50], at=1), *of_set_up("b", [90], at=5, status="invalid")]
     made = CurveData(runs).curves(CurveSpec())
-    assert (made.runs, made.left_out) == (0, {"set-up broke off": 1, "invalid": 1})
+    assert (made.runs, made.left_out) == (0, {"set-up interrupted": 1, "invalid": 1})
 
 
 def test_over_a_factor_every_target_has_its_own_line_and_max_is_the_last():

@@ -23,9 +23,9 @@ DOCS = (Path(__file__).parents[3] / "docs" / "drop-reasons.md").read_text()
         ("eth1.100.kernel.NETFILTER_DROP", "a firewall rule dropped it"),
         ("kernel.NOT_SPECIFIED@ip_error", "a route forbids it"),
         ("kernel.NOT_TOLD@ip_error", "a route forbids it"),
-        ("eth1.kernel.DEV_READY@enqueue_to_backlog", "the port it came in by was down"),
-        ("kernel.DEV_READY@__dev_queue_xmit", "the port it was to leave by was not up"),
-        ("kernel.IP_INHDR@ip_forward", "its time to live ended here"),
+        ("eth1.kernel.DEV_READY@enqueue_to_backlog", "the input port was down"),
+        ("kernel.DEV_READY@__dev_queue_xmit", "the output port was not up"),
+        ("kernel.IP_INHDR@ip_forward", "its time to live expired here"),
         ("kernel.IP_INHDR@ip_rcv_core", "its IP header is broken"),
     ],
 )
@@ -79,7 +79,7 @@ def test_the_docs_show_every_word():
         ({"kernel_drops": {"version": 1, "refused": {"code": "no_permission", "message": "needs root"}}}, "needs root"),
         (
             {"kernel_drops": {"version": 1, "asked": "auto", "complete": False, "ended_early": True}},
-            "asking ended when its budget was spent (drop_reasons: auto); there may be more than are shown",
+            "tracing ended when its budget was spent (drop_reasons: auto); there may be more than are shown",
         ),
         ({"kernel_drops": {"version": 1, "refused": "what"}}, "there may be more than are shown"),
     ],

@@ -52,8 +52,8 @@ def test_what_a_kernels_word_means_stands_below_it_and_is_never_wider_than_the_s
     shown = lines(hops(uut_out={"drops": drops}), width=50)
     assert max(map(len, shown)) <= 50
     text = " ".join(line.strip(" │") for line in shown)
-    assert "one processor got more packets than it handled (net.core.netdev_max_backlog;" in text
-    assert "its time to live ended here (a loop," in text
+    assert "one processor received more packets than it could handle (net.core.netdev_max_backlog;" in text
+    assert "its time to live expired here (a loop," in text
 
 
 def test_a_drop_without_a_loss_and_a_hop_without_a_count_are_shown_as_that():
@@ -64,7 +64,7 @@ def test_a_drop_without_a_loss_and_a_hop_without_a_count_are_shown_as_that():
 
 def test_packets_that_joined_and_packets_that_have_no_place_are_named():
     shown = lines(hops(sink_nic={"lost_packets": -4}, stream={"unplaced_packets": 7}))
-    assert any("+4 that are not the stream's joined here" in line for line in shown)
+    assert any("+4 foreign packets joined here" in line for line in shown)
     assert any("−7 unplaced" in line for line in shown)
     assert any("not known" in line for line in lines(hops(stream={"unplaced_packets": None})))
 

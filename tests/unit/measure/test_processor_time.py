@@ -38,7 +38,7 @@ def test_what_the_kernel_or_the_counters_do_not_say_is_not_known() -> None:
     assert (time.received_softirqs, time.squeezed, time.packets_by_softirq) == (None, None, None)
     assert time.per_packet(time.busy_ns) is None
     sentences = dict(processor_sentences(run_with(told, forwarded=None)))
-    assert sentences["per packet"] == "how many packets were forwarded is not known"
+    assert sentences["per packet"] == "the number of forwarded packets is not known"
     assert sentences["softirqs"] == "the kernel does not count them"
     assert processor_time(run_with(told, forwarded=0)).per_packet(1) is None
 
@@ -89,7 +89,7 @@ def test_a_node_that_could_not_tell_says_why() -> None:
     record = run_with(refused)
     assert processor_time(record) is None
     assert work_refused(record) == "no /proc here"
-    assert processor_sentences(record) == [("processors", "it did not tell what they did: no /proc here")]
+    assert processor_sentences(record) == [("processors", "it did not report what they did: no /proc here")]
     assert list(contradicting_telemetry(record)) == []
 
 

@@ -383,7 +383,7 @@ def test_so_many_mistakes_are_counted_and_not_all_shown(tmp_path: Path) -> None:
         ("plan: q\n".encode("utf-32"), "is UTF-32 text; save it as UTF-8"),
         (b"plan: q\nsd: \xe4\n", ":2: is not UTF-8 text: byte 0xe4; save it as UTF-8"),
         (b"a\0b: 1\n", ":1: is not UTF-8 text: byte 0x00; save it as UTF-8"),
-        (b"testbed: t\nnodes: {}\n", "is a testbed file (hosts.yaml), and a plan is needed here"),
+        (b"testbed: t\nnodes: {}\n", "is a testbed file (hosts.yaml); expected: a plan"),
     ],
 )
 def test_a_file_that_is_no_plan_says_what_it_is(tmp_path: Path, content: bytes, sentence: str) -> None:
@@ -403,5 +403,5 @@ def test_a_byte_order_mark_of_utf_8_is_none_of_the_first_key(tmp_path: Path) -> 
 def test_a_plan_in_the_place_of_a_testbed_file_is_called_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("plan: q\n")
-    with pytest.raises(ConfigError, match=r"is a plan, and a testbed file \(hosts.yaml\) is needed here"):
+    with pytest.raises(ConfigError, match=r"is a plan; expected: a testbed file \(hosts.yaml\)"):
         load_inventory(path)

@@ -107,7 +107,7 @@ def test_what_every_guest_has_belongs_to_the_meaning(other: dict[str, object]):
         ("job: {jobs: [cpu-py]}", "plan.yaml:5: job.jobs[0].job: is not a job, got 'cpu-py'; allowed: cpu-pi"),
         ("job: {jobs: [wait, wait]}", "job.jobs: lists a value twice"),
         ("job: {jobs: [wait, {job: wait, size: 5}]}", "job.jobs: lists a value twice"),
-        ("job: {jobs: [wait], working: [one-two]}", "job: asks for nothing: one-two needs two guests"),
+        ("job: {jobs: [wait], working: [one-two]}", "job: selects nothing: one-two needs two guests"),
         ("job: {jobs: [wait], cpu_shares: ['1024']}", "job.cpu_shares[0]"),
         ("job: {jobs: [wait], cpu_quota_ratio: true}", "job.cpu_quota_ratio"),
         ("job: {jobs: [wait], guests: [0]}", "job.guests[0]: should be greater than or equal to 1, got 0"),

@@ -67,7 +67,7 @@ def test_more_than_there_is_room_for_is_refused_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=300 * 256, f_frsize=4096))
-    with pytest.raises(WireError, match="has 300 MiB left; 2 guests' disks need 60 MiB, and 256 MiB are to") as caught:
+    with pytest.raises(WireError, match="has 300 MiB left; 2 guests' disks need 60 MiB, and 256 MiB must") as caught:
         made(tmp_path, files=True, mib=30)
     assert caught.value.code == "no_space"
     assert list(tmp_path.iterdir()) == []

@@ -108,7 +108,7 @@ async def test_an_answer_for_other_guests_than_were_asked_is_refused_and_leaves_
     node, _ = link({"ok": {"guests": [said], **whole}}, {"ok": {"guests": [], **whole}})
     request = AskGuests(asked=[GuestLine(guest="g1", line="true")], until="DONE", timeout_s=1.0)
     for _ in range(2):
-        with pytest.raises(AgentError, match="its guests are not those that were asked"):
+        with pytest.raises(AgentError, match="its guests are not the requested ones"):
             await node.ask(request)
 
 

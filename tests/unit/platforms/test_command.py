@@ -76,7 +76,7 @@ def test_a_hypervisor_of_json_is_driven_to_the_end(monkeypatch) -> None:
 def test_another_guest_that_is_not_known_to_be_stopped_counts_as_running() -> None:
     node = proxmox()
     node.answers("qm list", "  101 fw stopped\n  102 web prelaunch\n  103 old stopped\n")
-    with pytest.raises(NodeError, match="102 runs beside 101"):
+    with pytest.raises(NodeError, match="102 runs next to 101"):
         prepare(CommandDriver("pve", PROXMOX), node)
 
 

@@ -143,8 +143,8 @@ def test_limits_are_what_each_version_of_control_groups_calls_them(
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        ({"cpus": "1", "cpu.cfs_quota_us": "-1"}, "is not held to its limits: cpu.cfs_quota_us 50000"),
-        ({"cpus": "1"}, "is not held to its limits"),
+        ({"cpus": "1", "cpu.cfs_quota_us": "-1"}, "does not have its limits: cpu.cfs_quota_us 50000"),
+        ({"cpus": "1"}, "does not have its limits"),
         ({"cpus": "0-1", "cpu.cfs_quota_us": "50000"}, "may run on CPUs 0-1, but should run on 1"),
         ({}, "may run on CPUs None"),
     ],

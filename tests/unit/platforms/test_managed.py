@@ -243,7 +243,7 @@ def test_a_guest_that_neither_runs_nor_is_off_is_refused(driver: str, phase: str
 @pytest.mark.parametrize(("driver", "other"), [("libvirt", "web server"), ("vserver", "deb vserv2")])
 def test_another_guest_is_refused_unless_it_is_allowed_and_then_attested(driver: str, other: str) -> None:
     case = BY_DRIVER[driver]
-    assert f"{other} runs beside {case.guest}: stop it, or set `others: allow`" in refused(
+    assert f"{other} runs next to {case.guest}: stop it, or set `others: allow`" in refused(
         case.make(), case.node("beside")
     )
     node = case.node("beside")
@@ -587,7 +587,7 @@ def test_a_second_guest_that_runs_where_there_is_to_be_none_is_refused(monkeypat
     driver, node = two_containers()
     node.phase = "both"
     assert refused(driver, node) == (
-        "platform p: 102 runs beside 101, and 102 may run only with a background load: stop it, or set `others: allow` in hosts.yaml"
+        "platform p: 102 runs next to 101, and 102 may run only with a background load: stop it, or set `others: allow` in hosts.yaml"
     )
 
 

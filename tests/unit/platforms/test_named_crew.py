@@ -190,7 +190,7 @@ def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_s
     case, phase, monkeypatch
 ) -> None:
     if "ssh" in case.make(**options(case)).options.model_fields_set:
-        pytest.skip("refused: its disks are another node's")
+        pytest.skip("refused: its disks are on another node")
     driver, node, inside = with_disk(case, phase, monkeypatch)
     assert driver.crew_refusal(wanted(disk_mib=64)) is None
     crew = stands(driver, node, wanted(disk_mib=64))
@@ -213,7 +213,7 @@ def test_a_guest_has_a_directory_on_its_own_disk_which_is_removed_before_it_is_s
         ),
         (
             "/dev/xvda1 1038336 32 961536 1% /",
-            r"guest fw: on which file system /var/tmp/ \(guest_directory\) is could not be told",
+            r"guest fw: the file system of /var/tmp/ \(guest_directory\) could not be determined",
         ),
     ],
 )
@@ -284,7 +284,9 @@ def test_a_guest_that_went_off_by_itself_is_told_with_what_is_left_on_its_disk(m
     driver, node, inside = with_disk(BY_DRIVER["lxc"], "stopped", monkeypatch)
     stands(driver, node, wanted(disk_mib=64))
     node.phase = "stopped"
-    with pytest.raises(NodeError, match=rf"guest fw went off before {inside.directories[0]} was removed from its disk"):
+    with pytest.raises(
+        NodeError, match=rf"guest fw was turned off before {inside.directories[0]} was removed from its disk"
+    ):
         asyncio.run(driver.restore(node))
     asyncio.run(driver.restore(node))
 
@@ -313,9 +315,7 @@ def test_guests_that_run_are_not_made_to_forward(monkeypatch) -> None:
     )
     crew = replace(wanted(inbound=INBOUND), inbound_port="eth4")
     assert driver.crew_refusal(crew) is None
-    with pytest.raises(
-        NodeError, match="fw runs already, and guests are made to forward, and given routes, only where"
-    ):
+    with pytest.raises(NodeError, match="fw runs already, but guests are set up to forward only where"):
         stands(driver, node, crew)
     assert (inside.addresses, node.changes) == ([], [])
 
@@ -358,15 +358,20 @@ def test_what_a_lost_node_kept_from_being_done_is_done_when_it_is_back(monkeypat
             "lxc",
             {"ssh": "root@other"},
             {"disk_mib": 64},
-            "platform p is commanded by ssh: the disks of its guests are another node's",
+            "platform p is commanded by ssh: the disks of its guests are on another node",
         ),
         ("lxc", {}, {"inbound": INBOUND}, "has no `guest_nic` and `guest_inbound_nic` in hosts.yaml"),
         ("lxc", {"guest_inbound_nic": 2}, {"inbound": INBOUND}, "set `bridges: made` in hosts.yaml"),
         ("virtualbox", {}, {"cpus": "1"}, "driver virtualbox cannot pin a guest"),
-        ("virtualbox", {}, {"memory_mib": 64}, "driver virtualbox cannot hold a guest to memory_mib"),
+        ("virtualbox", {}, {"memory_mib": 64}, "driver virtualbox cannot set memory_mib of a guest"),
         ("xl", {}, {"cpu_shares": 65536}, "Xen's weights, which cpu_shares are here, are 1 to 65535, not 65536"),
-        ("esxi", {}, {"cpu_quota_ratio": 0.5}, "driver esxi cannot hold a guest to cpu_quota_ratio"),
-        ("libvirt", {"uri": "vbox:///session"}, {"cpu_shares": 512}, "of vbox:///session to cpu_shares"),
+        ("esxi", {}, {"cpu_quota_ratio": 0.5}, "driver esxi cannot set cpu_quota_ratio of a guest"),
+        (
+            "libvirt",
+            {"uri": "vbox:///session"},
+            {"cpu_shares": 512},
+            "cannot set cpu_shares of a guest of vbox:///session",
+        ),
         ("libvirt", {"guest_shell": None}, {}, "guest_shell: [ssh, -o, BatchMode=yes, root@{guest}]"),
         ("xl", {"guest_shell": None}, {}, "driver xl cannot run a program inside a guest"),
     ],
@@ -380,11 +385,11 @@ def test_what_cannot_be_is_refused_in_a_sentence_before_anything_is_asked(driver
 @pytest.mark.parametrize(
     ("driver", "more", "said"),
     [
-        ("xl", {"guest_shell": ["ssh", "root@one"]}, r"guest_shell: leads to the same guest always: .* has \{guest\}"),
+        ("xl", {"guest_shell": ["ssh", "root@one"]}, r"guest_shell: always leads to the same guest: .* has \{guest\}"),
         ("xl", {"guest_config": "/etc/xen/one.cfg"}, "guest_config: is the same file for each guest"),
         ("xl", {"guests": []}, "guest_shell: needs guests"),
         ("xl", {"guest_directory": "tmp"}, "guest_directory: is not an absolute path"),
-        ("lxc", {"guest_inbound_nic": 1}, "guest_inbound_nic: is the NIC that guests send by, guest_nic"),
+        ("lxc", {"guest_inbound_nic": 1}, "guest_inbound_nic: is the NIC that guests send through, guest_nic"),
         ("lxc", {"guests": ["a", "b", "a"]}, "guests: names a guest twice"),
         ("lxc", {"guests": ["a"], "crew_root": "/srv/root"}, "guests: and crew_root are two ways"),
         ("lxc", {"guests": ["-a"]}, r"guests\[0\]: is not the name of a guest"),
@@ -480,7 +485,7 @@ def test_a_limit_that_is_not_kept_is_an_error(driver: str, monkeypatch) -> None:
     made_driver, node, _ = made(BY_DRIVER[driver], "running", monkeypatch)
     node.answers("test -e /sys/fs/cgroup/cgroup.controllers", exit_status=1)
     Scheduler(node, driver, monkeypatch).stubborn = True
-    with pytest.raises(NodeError, match=r"is held to .*expected: .*512"):
+    with pytest.raises(NodeError, match=r"is limited to .*expected: .*512"):
         stands(made_driver, node, wanted(**HELD[driver][0]))
 
 

@@ -179,7 +179,7 @@ def test_others_with_one_name_and_lines_of_annotations_do_not_hide_a_guest() -> 
 
 def test_a_table_that_is_not_known_is_refused() -> None:
     shell = Said({"getallvms": "ID   Name   File\n22   fw   [datastore1] fw/fw.vmx\n"})
-    with pytest.raises(NodeError, match="did not print a table that is known: 'ID Name File"):
+    with pytest.raises(NodeError, match="did not print a known table: 'ID Name File"):
         asyncio.run(on_esxi().state(shell, "fw"))
 
 
@@ -229,8 +229,8 @@ def test_worlds_are_read_by_column(text: str) -> None:
         (WORLDS.replace("fw  2  x", "fw      "), "2 rows have the name fw: World ID 2270220 and 2270066"),
         (WORLDS.replace("fw  2  x        ", "fw overflows it x"), "cannot be read"),
         (CSV.replace(",2270066", ""), "cannot be read"),
-        (CSV.replace("WorldID", "World"), "did not print a table that is known"),
-        ("World ID  Name\n 1  fw\n", "did not print a table that is known"),
+        (CSV.replace("WorldID", "World"), "did not print a known table"),
+        ("World ID  Name\n 1  fw\n", "did not print a known table"),
         (WORLDS.replace(" fw ", " gw "), "does not show machine fw"),
     ],
 )
@@ -296,7 +296,7 @@ def test_affinities_of_xen_over_its_versions(title: str, rows: Any, pinning: dic
     ],
 )
 def test_affinities_of_xen_that_are_not_known_are_refused(text: str) -> None:
-    with pytest.raises(NodeError, match="`xl vcpu-list fw` printed a line that is not known"):
+    with pytest.raises(NodeError, match="`xl vcpu-list fw` printed an unrecognized line"):
         asyncio.run(on_xen().pinning(Said({"vcpu-list fw": text}), "fw"))
 
 
@@ -340,7 +340,7 @@ def test_a_guest_of_xen_of_any_name_is_found_by_it(name: str) -> None:
 def test_two_guests_of_xen_with_one_name_are_refused_and_others_are_not() -> None:
     twice = Said({"xl list": xl_list(("fw", 16, "-b----"), ("fw", 17, "------"))})
     for ask in (on_xen().state(twice, "fw"), on_xen().guests(twice)):
-        with pytest.raises(NodeError, match="`xl list` does not tell which guest fw is: 2 rows .* fw: ID 16 and 17"):
+        with pytest.raises(NodeError, match="`xl list` does not show which guest fw is: 2 rows .* fw: ID 16 and 17"):
             asyncio.run(ask)
     zombies = Said({"xl list": xl_list(("fw", 16, "-b----"), ("(null)", 3, "--ps-d"), ("(null)", 4, "--ps-d"))})
     assert sorted(asyncio.run(on_xen().guests(zombies))) == ["(null) (3)", "(null) (4)", "fw"]
@@ -357,7 +357,7 @@ def test_two_guests_of_xen_with_one_name_are_refused_and_others_are_not() -> Non
     ],
 )
 def test_a_row_of_xl_list_that_is_not_known_is_refused_not_taken_for_a_guest_that_is_off(text: str) -> None:
-    with pytest.raises(NodeError, match="`xl list` printed a line that is not known"):
+    with pytest.raises(NodeError, match="`xl list` printed an unrecognized line"):
         asyncio.run(on_xen().state(Said({"xl list": text}), "fw"))
 
 
@@ -408,7 +408,7 @@ def test_credit2_before_4_10_has_a_weight_and_no_cap() -> None:
     assert asyncio.run(on_xen().settings(shell, "fw 7", ["weight"])) == {"weight": "256"}
     with pytest.raises(CapabilityMissing, match="this version of Xen has no cap for a guest, only weight"):
         asyncio.run(on_xen().settings(shell, "fw 7", ["weight", "cap"]))
-    with pytest.raises(NodeError, match="printed a line that is not known"):
+    with pytest.raises(NodeError, match="printed an unrecognized line"):
         asyncio.run(on_xen().settings(shell, "fw", ["weight"]))
 
 
@@ -440,7 +440,7 @@ OF_THE_HOST = OF_TWO_DOMAINS.replace("domain/5", "domain/0")
     ids=["no address", "no NIC", "twice", "of two domains"],
 )
 def test_nics_of_xen_that_are_not_known_are_refused(row: str) -> None:
-    with pytest.raises(NodeError, match="`xl network-list fw` printed a line that is not known"):
+    with pytest.raises(NodeError, match="`xl network-list fw` printed an unrecognized line"):
         asyncio.run(on_xen().nics(Said({"network-list": NICS + row}), "fw"))
 
 
@@ -508,7 +508,7 @@ def test_virsh_list_of_old_versions(rows: list[tuple[str, str, str]]) -> None:
     ],
 )
 def test_a_row_of_virsh_with_a_state_that_is_not_known_is_refused_not_left_out(text: str) -> None:
-    with pytest.raises(NodeError, match="list --all` printed a line that is not known"):
+    with pytest.raises(NodeError, match="list --all` printed an unrecognized line"):
         asyncio.run(on_libvirt().guests(Said({"list --all": text})))
 
 
@@ -545,7 +545,7 @@ def test_only_xen_s_own_domain_is_no_guest() -> None:
 def test_names_that_differ_only_by_blanks_at_an_end_are_ambiguous() -> None:
     """libvirt 9.0 defines a domain of the name " fw"; its table does not show where a name ends."""
     text = " Id   Name       State\n---------------------------\n 1    fw         running\n -     fw        shut off\n"
-    with pytest.raises(NodeError, match="does not tell which guest fw is: 2 rows have the name fw"):
+    with pytest.raises(NodeError, match="does not show which guest fw is: 2 rows have the name fw"):
         asyncio.run(on_libvirt().guests(Said({"list --all": text})))
 
 
@@ -600,7 +600,7 @@ def test_a_nic_of_libvirt_without_an_address_keeps_its_place() -> None:
 def test_affinities_of_libvirt(text: str, pinning: dict[str, str] | None) -> None:
     shell = Said({"vcpupin fw": text})
     if pinning is None:
-        with pytest.raises(NodeError, match="vcpupin fw` printed a line that is not known"):
+        with pytest.raises(NodeError, match="vcpupin fw` printed an unrecognized line"):
             asyncio.run(on_libvirt().pinning(shell, "fw"))
     else:
         assert asyncio.run(on_libvirt().pinning(shell, "fw")) == pinning

@@ -294,7 +294,7 @@ def test_guests_that_send_confirm_or_not_what_is_said_of_xen(tmp_path: Path) -> 
     found = rows(reported(store, tmp_path / "out", *words), "mattos-abstract-network")
     (best,) = [row for row in found if row["conclusion"].startswith("Xen introduces")]
     assert (best["about"], best["word"]) == ("mine, from the guest", "confirmed")
-    assert best["finding"].startswith("beside other: +33.")
+    assert best["finding"].startswith("compared with other: +33.")
     fair = {row["about"].partition(":")[0]: row for row in found if row["conclusion"].endswith("is fair")}
     assert fair["mine"]["finding"].endswith(", of a link that was not full"), "there was nothing to be shared"
     assert {row["word"] for row in fair.values()} == {"not decided"}
@@ -340,7 +340,7 @@ def test_a_best_that_delivered_nothing_now_and_then_is_not_the_best(tmp_path: Pa
                 opened.save_experiment(FLOW, made.model_copy(update=changes))
     found = rows(reported(store, tmp_path / "out", "--reference", "mattos"), "mattos-abstract-network")
     (row,) = [row for row in found if row["conclusion"].startswith("Xen introduces")]
-    assert (row["finding"], row["word"]) == ("beside lxc: trials left out by no_packets", "not decided")
+    assert (row["finding"], row["word"]) == ("compared with lxc: trials left out by no_packets", "not decided")
 
 
 def senders(path: Path, packets_of: dict[str, int], *, void: str = "", line_ratio: float | None = None) -> str:

@@ -142,7 +142,7 @@ def test_a_mean_of_runs_with_and_without_times_is_told(tmp_path: Path) -> None:
     runs[0]["streams"][0]["extensions"] = {}
     runs[1]["extensions"] = {"kernel_drops": {"version": 1, "refused": {"code": "no_permission", "message": "m"}}}
     (finding,) = found(report_of(tmp_path / "some.sqlite", runs), "mixed_asking")
-    assert "raw: one mean combines runs with and runs without times of packets asked of the nodes' kernels" in (
+    assert "raw: one mean combines runs with and runs without times of packets from the nodes' kernels" in (
         finding.sentence
     )
     assert "target 100" in finding.sentence and "target 500" not in finding.sentence

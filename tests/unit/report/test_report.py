@@ -252,7 +252,7 @@ def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_th
     ]
     report = report_of(store_file, runs)
     (held_back,) = found(report, "generator_throttled")
-    assert "flow control held the generator back in 1 run" in held_back.sentence
+    assert "flow control throttled the generator in 1 run" in held_back.sentence
     assert held_back.run_ids == (runs[0]["run_id"],)
     (short,) = found(report, "generator_short")
     assert "flow control" not in short.sentence
@@ -260,7 +260,7 @@ def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_th
     (figure,) = [each for each in report.figures if each.name == "figure-3"]
     marks = [mark for panel in figure.panels for curve in panel.curves for mark in curve.marks]
     assert [mark.word for mark in sorted(marks, key=lambda mark: mark.x)] == ["throttled", ""]
-    assert "throttled: pause frames held a source back" in figure.caption
+    assert "throttled: pause frames throttled a source" in figure.caption
     pytest.importorskip("matplotlib")
     assert b">throttled<" in figure_drawing.draw_figure(figure, ("svg",))["svg"]
 

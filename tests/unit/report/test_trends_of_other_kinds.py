@@ -232,7 +232,7 @@ def test_what_is_no_result_of_the_machine_has_no_changes(tmp_path, capsys):
     ]
     keep(tmp_path / "none", [*none, *found_searches[6:]], runs)
     (found,) = trend(tmp_path / "none", capsys)
-    assert (found["why"], found["changes"]) == ("not even the lowest load met the goal", [])
+    assert (found["why"], found["changes"]) == ("the goal was not met even at the lowest load", [])
     assert found["results"][0]["value"] is None
     assert main(["trend", "--store", str(tmp_path / "none"), "nightly"]) == 0
 

@@ -326,7 +326,7 @@ def test_what_one_process_holds_no_other_can_until_it_ends(place):
         ) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == "held\n"
-            with pytest.raises(StoreHeld, match="replay-t is held by op@far, plan p"), store.hold("replay-t", "me"):
+            with pytest.raises(StoreHeld, match="replay-t is locked by op@far, plan p"), store.hold("replay-t", "me"):
                 pytest.fail("held twice")
             with store.hold("replay-u", "me"):
                 store.save(sample_record(), None)

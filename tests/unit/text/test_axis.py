@@ -189,7 +189,7 @@ LOAD = PicturePart(name="load", unit="kbit/s", low=0, high=10)
             StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=untyped("5"), duration_s=1),)),
             "of trial 1 is '5'",
         ),
-        (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=1, at=5, duration_s=1),)), "trial 1 is of part 1"),
+        (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=1, at=5, duration_s=1),)), "trial 1 belongs to part 1"),
         (
             StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=5, duration_s=1, bounds=(Between(True),)),)),
             "of trial 1 is True",

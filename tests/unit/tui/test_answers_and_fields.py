@@ -207,6 +207,6 @@ async def test_a_console_that_is_left_says_how_much_it_saved_not_every_id() -> N
     state.saved_runs = [(f"run-{number}", f"2026-11-29T08:{number % 60:02}:00.5Z") for number in range(121)]
     assert state.describe_saved_runs("/runs.sqlite") == [
         "121 runs saved in /runs.sqlite: run-0 to run-120",
-        "to list all runs of this time, of whatever console: labconsole runs list --limit 10000 --where "
+        "to list all runs of this time, from any console: labconsole runs list --limit 10000 --where "
         "'started>=2026-11-29T08:00:00 started<=2026-11-29T08:00:00' --store /runs.sqlite",
     ]

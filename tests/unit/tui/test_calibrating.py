@@ -95,5 +95,5 @@ async def test_neither_a_console_that_only_watches_nor_one_beside_others_calibra
     )
     async with console(made(holders={"uut": held})) as (app, session, pilot):
         await pilot.press("5", "c")
-        await shown(app, pilot, "uut is held by eva@desk")
+        await shown(app, pilot, "uut is leased by eva@desk")
         assert not isinstance(app.screen, Confirm)

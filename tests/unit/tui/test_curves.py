@@ -175,7 +175,7 @@ async def test_without_runs_and_with_a_store_that_cannot_be_read_it_says_so(size
         await open_curves(app, pilot)
         said = " ".join(text(app).split())
         assert (
-            "No runs saved yet. Press 1 for the Bench, where they are taken, or E for curves of trials of guests"
+            "No runs saved yet. Press 1 for the Bench, where they are measured, or E for curves of trials of guests"
             in said
         )
         session.store.broken = True

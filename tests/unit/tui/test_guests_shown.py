@@ -174,5 +174,5 @@ async def test_guests_that_send_have_no_times():
 
 def test_those_that_only_stand_are_counted_apart():
     crew = (guest(1, CopyState.DONE), guest(2, CopyState.WAITS), guest(3, CopyState.STANDS))
-    assert format_guest_counts(crew) == "Guests: 1 of 2 done, 1 waiting, 1 standing by"
+    assert format_guest_counts(crew) == "Guests: 1 of 2 done, 1 waiting, 1 idle"
     assert format_guest_counts(()) == "Guests"

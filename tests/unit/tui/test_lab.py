@@ -129,7 +129,7 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         await shown(app, pilot, "taken 2 times")
         await pilot.press("f")
         assert grid.trial == (0, 2)
-        assert any("plan pair: done; 6 trials taken" in note.text for note in app.state.notes)
+        assert any("plan pair: done; 6 trials measured" in note.text for note in app.state.notes)
         assert session.store.records[0].plan is not None
 
 
@@ -331,7 +331,7 @@ async def test_a_plan_of_which_all_is_stored_says_so_when_it_is_run_again():
             await pilot.press("r")
             await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.requested)
         assert len(session.store.records) == 6
-        told = "plan pair: nothing left to take: all is stored (6 trials); to measure it again: labconsole replay --occasion"
+        told = "plan pair: nothing left to measure: all is stored (6 trials); to measure it again: labconsole replay --occasion"
         assert any(note.text.startswith(told) for note in app.state.notes)
 
 
@@ -758,7 +758,7 @@ async def test_while_somebody_else_holds_a_node_the_key_says_who_and_the_results
             )
         }
         await pilot.press("r")
-        await shown(app, pilot, "uut is held by eva@desk since 2026-03-02 09:00:00 UTC for plan", "■ checked")
+        await shown(app, pilot, "uut is leased by eva@desk since 2026-03-02 09:00:00 UTC for plan", "■ checked")
         assert len(session.checks) == 1
 
 
@@ -797,7 +797,7 @@ def looks(session: LabSession) -> list[str]:
 async def test_a_node_is_looked_at_once_and_again_when_asked(size):
     async with console(size=size, screen="6") as (app, session, pilot):
         session.holders = {"src1": EVE}
-        await shown(app, pilot, "src1", "held by", "eve@desk")
+        await shown(app, pilot, "src1", "leased by", "eve@desk")
         nodes = app.screen.query_one(NodeList)
         nodes.focus()
         await pilot.press("down")
@@ -966,7 +966,7 @@ async def test_the_log_is_bounded_and_says_what_it_forgot():
         for number in range(MOST_ENTRIES + 50):
             app.state.note(0.0, f"note {number}")
         await shown(
-            app, pilot, f"{MOST_ENTRIES} of {MOST_ENTRIES}", "older ones were dropped", f"note {MOST_ENTRIES + 49}"
+            app, pilot, f"{MOST_ENTRIES} of {MOST_ENTRIES}", "older entries were dropped", f"note {MOST_ENTRIES + 49}"
         )
 
 

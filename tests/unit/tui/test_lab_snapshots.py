@@ -183,7 +183,7 @@ def test_nodes_with_one_lost(snap_compare: Any, size: tuple[int, int]) -> None:
         made[0].holders = {"src1": EVE}
         made[0].telemetry.nodes["snk2"].retry_at_s = 104.0
         made[0].say(NodeChanged(node="snk2", state=NodeState.LOST, message="the connection was lost"))
-        await until(pilot, lambda: "held by" in picture(app))
+        await until(pilot, lambda: "leased by" in picture(app))
         await paint(app, pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=drive)

@@ -37,7 +37,7 @@ def test_what_is_measured_is_said_with_its_place_and_time() -> None:
     sending(state)
     now = build_current_measurement(state, 104.0, 0.0)
     assert now is not None
-    assert now.what[0] == "container, 64 B, 2 sources at 500Mbit beside idle"
+    assert now.what[0] == "container, 64 B, 2 sources at 500Mbit, background idle"
     assert now.place[0] == "repetition 3 of 5"
     assert now.step[0] == "sending, 6 s left"
     assert now.left_s == 2 * 12 + 8

@@ -126,7 +126,7 @@ async def test_such_a_plan_is_shown_run_and_told(toy: Any, size: tuple[int, int]
         assert "no trial yet" not in after and "0 trials" not in after
         told = [note.text for note in app.state.notes]
         assert "plan toys begins: experiments of toy" in told
-        assert "plan toys: done; 3 steps of toy taken, 0 stored before" in told
+        assert "plan toys: done; 3 steps of toy done, 0 stored before" in told
 
 
 async def test_what_this_testbed_cannot_be_asked_is_said_beside_it(toy: Any):
@@ -138,7 +138,7 @@ async def test_what_this_testbed_cannot_be_asked_is_said_beside_it(toy: Any):
         await pilot.press("r")
         await until(pilot, lambda: done(app))
         told = [note.text for note in app.state.notes]
-        assert "plan toys: done; 2 steps of toy taken, 1 not taken, 0 stored before" in told
+        assert "plan toys: done; 2 steps of toy done, 1 not done, 0 stored before" in told
 
 
 def fails(plan: Any) -> Any:

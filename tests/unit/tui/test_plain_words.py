@@ -145,7 +145,7 @@ async def test_of_the_doubtful_trials_of_a_plan_it_says_how_many_there_are_of_ea
         await shown(app, pilot, "3 doubtful trials", "1 suspect, 1 invalid, 1 valid when repeated")
         assert app.state.plan_over is not None
         said = app.state.plan_over.text
-        assert "5 trials taken (1 invalid, 1 suspect, 3 valid), 0 stored before, 2 repeats" in said
+        assert "5 trials measured (1 invalid, 1 suspect, 3 valid), 0 stored before, 2 repeats" in said
 
 
 async def test_a_virtual_link_has_no_speed_of_its_own() -> None:

@@ -57,7 +57,7 @@ async def test_jobs_are_listed_told_narrowed_and_summed_up(size):
         await shown(app, pilot, "Stored jobs: 0 of 2")
         await pilot.press("slash", "ctrl+u", *"raw", "enter")
         await pilot.press("v")
-        await shown(app, pilot, "What the jobs listed come to", "mean over set-ups")
+        await shown(app, pilot, "Summary of the jobs listed", "mean over set-ups")
         await pilot.press("right")
         await shown(app, pilot, "Stored boots: 0 of 0", "No boots are stored yet")
         await pilot.press("escape")
@@ -70,12 +70,12 @@ async def test_all_kinds_are_there_with_what_they_came_to(size):
     async with console(FakeSession, size) as (app, session, pilot):
         stored(session, app, [flow_record([[100, 100], [50, 50]]), route_record(routes=1000)])
         await opened(app, pilot)
-        await shown(app, pilot, "Stored routes: 1 of 1", "came to")
+        await shown(app, pilot, "Stored routes: 1 of 1", "result")
         row = next(line for line in text(app).splitlines() if "✓" in line)
         assert "container" in row and "/s" in row
         for words in ("Stored jobs: 0 of 0", "Stored boots: 0 of 0", "Stored flows: 1 of 1"):
             await pilot.press("right")
-            await shown(app, pilot, words, "came to")
+            await shown(app, pilot, words, "result")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_a_fault_in_what_is_summed_up_is_told_and_ends_nothing(monkeypatch
         app.crew_kinds = lambda: shown_kinds
         await opened(app, pilot)
         await pilot.press("v")
-        await shown(app, pilot, "What these jobs come to cannot be told: TypeError('not of this kind')")
+        await shown(app, pilot, "These jobs cannot be summarized: TypeError('not of this kind')")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
 

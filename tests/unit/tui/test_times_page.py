@@ -61,8 +61,8 @@ def test_a_run_without_them_says_how_to_have_them() -> None:
 def test_what_xdp_changed_at_the_port_is_told() -> None:
     port = {"features": ["rx-gro-hw off\x1b[31m"], "left_features": [], "link_changes": 0}
     rows = " ".join(" ".join(page(of({**told_times(DELAYS), "by": "generic XDP", "port": port}), 118)).split())
-    assert "in the sink's kernel by generic XDP; 0 numbers passed over" in rows
-    assert "virtio; the port had rx-gro-hw off·[31m meanwhile; it was put back" in rows
+    assert "in the sink's kernel by generic XDP; 0 numbers skipped" in rows
+    assert "virtio; the port had rx-gro-hw off·[31m meanwhile; it was restored" in rows
 
 
 def test_a_kernel_that_did_not_time_them_says_why() -> None:

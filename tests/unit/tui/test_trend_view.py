@@ -116,7 +116,7 @@ async def test_too_few_occasions_and_a_filter_by_outcome_are_said_in_words(tmp_p
     stored(tmp_path / "s.sqlite", [60.0, 50.0, 40.0])
     async with console() as (app, _, pilot):
         await opened(app, pilot, tmp_path / "s.sqlite")
-        await shown(app, pilot, "No change is looked for: fewer than 4 occasions")
+        await shown(app, pilot, "Changes are not searched for: fewer than 4 occasions")
         await pilot.press("escape")
         await opened(app, pilot, tmp_path / "s.sqlite", filter="loss>1%")
         await shown(app, pilot, "by outcome")
@@ -137,7 +137,7 @@ async def test_the_store_is_read_in_a_thread_and_one_that_cannot_be_is_told(tmp_
         app.read_trends = broken
         await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
         await pilot.press("T")
-        await shown(app, pilot, "cannot be told", "a fault in what is stored")
+        await shown(app, pilot, "cannot be shown", "a fault in what is stored")
         assert threads and threading.main_thread() not in threads
 
 

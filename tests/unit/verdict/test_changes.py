@@ -262,14 +262,14 @@ def causes(run: RunRecord) -> list[str]:
 
 def test_a_shortfall_says_why_as_far_as_it_shows(inventory):
     assert causes(record(inventory, short(inventory))) == []
-    assert "nothing shows what held" in found(record(inventory, short(inventory)), "offered_short").detail
+    assert "nothing shows what slowed" in found(record(inventory, short(inventory)), "offered_short").detail
     assert causes(record(inventory, short(inventory, idle_ns=1_000_000))) == ["cpu"]
     assert causes(record(inventory, short(inventory, errors=7))) == ["queue_full"]
     seen = short(inventory)
     tell(seen.end["src1"], "drops.namespaces..driver.eth1", {"rx_flow_control_xoff": 12, "tx_busy": 4})
     run = record(inventory, seen)
     assert causes(run) == ["flow_control", "queue_full"]
-    assert "flow control held it back (rx_flow_control_xoff 12)" in found(run, "offered_short").detail
+    assert "flow control throttled it (rx_flow_control_xoff 12)" in found(run, "offered_short").detail
     assert "flow_control" in {entry["kind"] for entry in run.influences}
     seen = short(inventory)
     # Linux 6.12: mlx5's cache of pages, hv_netvsc's completions of received packets, ena's queue of orders.

@@ -72,16 +72,16 @@ def test_nodes_of_one_kernel_need_no_statement() -> None:
 @pytest.mark.parametrize(
     ("source", "sink", "words"),
     [
-        (node(0, 9000, **declared(500)), node(0, 9000), "the clock of snk1: nothing is stated of it"),
+        (node(0, 9000, **declared(500)), node(0, 9000), "the clock of snk1: its error is not stated"),
         (node(0, 9000, by="chrony", refused="506 Cannot talk"), node(0, 9000, **ptp(9)), "src1: 506 Cannot talk"),
         (node(0, 9000, **declared(0)), node(0, 9000, **declared(0)), "both are stated to be exact"),
         (node(0, 9000, **ptp(9, "a")), node(0, 9000, **ptp(9, "b")), "their references differ: src1 a, snk1 b"),
-        (node(0, 9000, **declared(0)), node(0, 9000, **grandmaster(510)), "snk1 is the reference by its own word only"),
-        (node(0, 9000, **grandmaster(510)), node(0, 9000, **declared(9)), "src1 is the reference by its own word only"),
+        (node(0, 9000, **declared(0)), node(0, 9000, **grandmaster(510)), "snk1 claims to be the reference"),
+        (node(0, 9000, **grandmaster(510)), node(0, 9000, **declared(9)), "src1 claims to be the reference"),
         (
             node(0, 9000, **grandmaster(9)),
             node(0, 9000, **grandmaster(9)),
-            "src1 is the reference by its own word only",
+            "src1 claims to be the reference",
         ),
         (node(0, 9000, **grandmaster(9)), node(0, 9000, **ptp(9, "b")), "their references differ"),
     ],
@@ -128,7 +128,7 @@ def test_what_was_stated_before_and_after_a_trial_is_the_worse_of_both() -> None
     assert worse(of(**ptp(70)), of(**ptp(90))) == of(**ptp(90))
     assert worse(of(**declared(5)), of(**declared(5))) == of(**declared(5))
     gone = worse(of(**ptp(90)), of(by="ptp4l", refused="the link was lost"))["snk1"]
-    assert (gone.error_ns, gone.refused) == (None, "after the trial ptp4l told the link was lost")
+    assert (gone.error_ns, gone.refused) == (None, "after the trial ptp4l reported the link was lost")
     other = worse(of(**ptp(90, "a")), of(**ptp(90, "b")))["snk1"]
     assert other.error_ns is None and "followed a before the trial and b after it" in (other.refused or "")
 

@@ -252,8 +252,8 @@ class SinkLink:
         ("held", "pass", "the node has 198.19.1.1: during trials the agent holds"),
         ("not_local", "pass", "does not have the streams' sink_ip"),
         ("in_use", "warn", "UDP port 9 of 198.19.1.1 is in use by another program"),
-        ("refused", "warn", "UDP port 9 of 198.19.1.1 cannot be held: Permission denied; the kernel answers"),
-        (AgentError("snk1", "too many files", code="internal"), "warn", "are not held: too many files"),
+        ("refused", "warn", "UDP port 9 of 198.19.1.1 cannot be bound: Permission denied; the kernel answers"),
+        (AgentError("snk1", "too many files", code="internal"), "warn", "are not bound: too many files"),
     ],
 )
 def test_a_sink_that_would_answer_is_foreseen_and_noted(answer: Any, status: str, said: str):

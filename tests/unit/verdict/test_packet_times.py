@@ -118,7 +118,7 @@ def test_quantiles_that_take_more_packets_are_not_told(inventory: Inventory, nod
 @pytest.mark.parametrize(
     ("changes", "clock_moved_ns", "words"),
     [
-        ({"negative_packets": 3}, 0, "3 packets came before they were sent"),
+        ({"negative_packets": 3}, 0, "3 packets arrived before they were sent"),
         ({}, 2_000_000, "was set by 2000000 ns meanwhile"),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_gap_longer_than_the_last_bucket_is_no_contradiction(inventory: Invent
 
 def test_a_sum_that_does_not_fit_leaves_no_delay(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
     told = times_of(nodes_of_one_kernel(inventory, timed(observe(inventory), counted(delay_sum_ns=None))))
-    assert told.delay_ns is None and "longer than the node can count" in (told.reason or "")
+    assert told.delay_ns is None and "exceeds the range of the node's counter" in (told.reason or "")
 
 
 def test_a_stream_of_which_nothing_came_is_told_as_that(inventory: Inventory) -> None:
@@ -246,12 +246,12 @@ def test_what_counting_took_of_the_sinks_memory_is_told(inventory: Inventory) ->
         (
             GENERIC_XDP,
             (["rx-gro-hw off", "eth2 rx-lro off"], [], 0, None),
-            f"{LATER}; the port had rx-gro-hw off, eth2 rx-lro off meanwhile; it was put back",
+            f"{LATER}; the port had rx-gro-hw off, eth2 rx-lro off meanwhile; it was restored",
         ),
         (
             GENERIC_XDP,
             (["rx-gro-hw off"], ["rx-gro-hw off"], None, None),
-            f"{LATER}; the port had rx-gro-hw off meanwhile; it still has rx-gro-hw off, which could not be put back; "
+            f"{LATER}; the port had rx-gro-hw off meanwhile; it still has rx-gro-hw off, which could not be restored; "
             "whether its link went down is not known",
         ),
         (NATIVE_XDP, ([], [], 4, True), f"{EARLIER}; its link went down or came up 4 times by it"),

@@ -9,9 +9,9 @@ from labconsole.cli.commands.experiment import boot, flow, job, route
 
 about = About(
     52,
-    "run jobs in guests, start guests, have them send or forward, seen from outside",
-    description="Experiments with any number of guests side by side, whose times are taken, and whose packets are "
-    "counted, outside of them: at the sink of the first stream. Keys of a plan do the same for every combination of "
+    "run jobs in guests, start guests, or have them send or forward, measured from outside",
+    description="Experiments with any number of guests side by side, whose times are measured and whose packets are "
+    "counted outside the guests, at the sink of the first stream. Keys of a plan do the same for every combination of "
     "factors and can be resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 a node "
     "is out of reach, lost or cannot do its part; 130 interrupted.",
 )

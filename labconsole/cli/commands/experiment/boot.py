@@ -17,9 +17,9 @@ from labconsole.cli.commands.experiment.guest_experiments import (
 from labconsole.cli.options import add_common, comma_separated, number, whole_number
 
 DESCRIPTION = (
-    "Start any number of guests at once, and take the time until the last of them is up by a clock outside of them: "
-    "the sink of the first stream, which sees a ping of each. Cold: what the guests start from is not in memory, which "
-    "is proven; hot: all of it is, after one start that is thrown away. When all have been quiet for five seconds, "
+    "Start any number of guests at once, and measure the time until the last of them is up, by a clock outside the "
+    "guests: the sink of the first stream receives a ping from each. Cold: the guests' files are not in memory, which "
+    "is verified; hot: they are, after one start that is discarded. When all guests have been quiet for five seconds, "
     "their memory is measured; context switches are counted in the last three of these five seconds, and in the last "
     "three of five seconds before the start. The boot "
     "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no trial is "
@@ -34,16 +34,18 @@ def add_kind(kinds: Any) -> None:
     )
     add_common(boot, "--hosts", "--store", "--json")
     boot.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml with guests")
-    boot.add_argument("--guests", type=counts, metavar="N,M", help="how many guests are started at once (default: 1)")
+    boot.add_argument("--guests", type=counts, metavar="N,M", help="number of guests started at once (default: 1)")
     boot.add_argument("--start", type=comma_separated, metavar="A,B", help="cold, hot (default: hot)")
     boot.add_argument(
         "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
     )
-    boot.add_argument("--limit", type=number, metavar="S", help="a guest that takes longer is missing (default: 300)")
-    add_execution_options(
-        boot, set_ups="how often every point is measured", repetitions="how often in each of these rounds"
+    boot.add_argument(
+        "--limit", type=number, metavar="S", help="seconds after which a guest counts as missing (default: 300)"
     )
-    add_display_options(boot, summary="times and memory with intervals, and lines over the number of guests")
+    add_execution_options(
+        boot, set_ups="rounds in which every point is measured", repetitions="trials of each point per round"
+    )
+    add_display_options(boot, summary="times and memory with intervals, and fits over the number of guests")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,10 +23,10 @@ DURATION_WITH_DISK_S = 30.0
 """Leaves room before and after the disk job, which runs from 10 to 20 s."""
 
 DESCRIPTION = (
-    "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
-    "to the sink of the first stream, flow by flow and over time; what comes out of each guest is counted at its "
-    "interface on the unit under test, too. Guests may be held to rates, begin later, or have several flows. With "
-    "--pattern in the source sends to the guests instead, and what they read is counted inside. The flow "
+    "Any number of guests send UDP at once through one NIC of the unit under test, and the sink of the first stream "
+    "counts what arrives from each, by flow and over time; what leaves each guest is also counted at its interface on "
+    "the unit under test. Guests may have rate limits, begin later, or send several flows. With "
+    "--pattern in, the source sends to the guests instead, and what they read is counted inside them. The flow "
     "key of a plan does the same for every combination of factors and can be resumed. Exit status: 0 no trial "
     "is invalid; 1 one is; 2 bad usage; 3 a node is out of reach, lost or cannot do its part; 130 interrupted."
 )
@@ -35,12 +35,15 @@ DESCRIPTION = (
 def add_kind(kinds: Any) -> None:
     """Add the options of this kind."""
     flow: argparse.ArgumentParser = kinds.add_parser(
-        "flow", help="what each guest gets of one NIC", description=DESCRIPTION
+        "flow", help="share of one NIC that each guest gets", description=DESCRIPTION
     )
     add_common(flow, "--hosts", "--store", "--json")
     flow.add_argument("--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml")
     flow.add_argument(
-        "--guests", type=counts, metavar="N,M", help="how many guests send, or are sent to, at once (default: 1)"
+        "--guests",
+        type=counts,
+        metavar="N,M",
+        help="number of guests that send (or receive) simultaneously (default: 1)",
     )
     flow.add_argument(
         "--pattern",
@@ -54,43 +57,51 @@ def add_kind(kinds: Any) -> None:
         "--offered",
         type=comma_separated,
         metavar="A,B",
-        help="payload of each flow, such as 100Mbit; line: as much as the link's speed, to guests what the link "
+        help="payload rate of each flow, such as 100Mbit; line: the link's speed, or to guests as much as the link "
         "carries (default: line)",
     )
     flow.add_argument(
         "--limits",
         type=comma_separated,
         metavar="A,B",
-        help="what each of the guests may send, in turn, in whole frames",
+        help="rate limits of the guests, in turn, in whole frames",
     )
     flow.add_argument(
         "--weights",
         type=comma_separated,
         metavar="A,B",
-        help="by which the guests share the link, such as 30:1,1:1,1:30: one after the other, the last to the end",
+        help="link share weights per guest; a comma starts the next step, such as 30:1,1:1,1:30",
     )
-    flow.add_argument("--weights-every", type=number, metavar="S", help="how long weights hold (default: 1)")
+    flow.add_argument(
+        "--weights-every", type=number, metavar="S", help="length of a step of weights, in seconds (default: 1)"
+    )
     flow.add_argument(
         "--disk",
         metavar="JOB",
-        help="what the last guest does on its disk instead of sending: disk-mixed, disk-read, disk-zero",
+        help="the last guest's job on its disk, instead of sending: disk-mixed, disk-read, disk-zero",
     )
-    flow.add_argument("--disk-from", type=number, metavar="S", help="when it begins (default: 10)")
-    flow.add_argument("--disk-to", type=number, metavar="S", help="when it ends (default: 20)")
-    flow.add_argument("--greedy", type=counts, metavar="N,M", help="flows of the first guest (default: 1)")
-    flow.add_argument("--second-after", type=number, metavar="S", help="how much later all but the first begin")
-    flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
-    flow.add_argument("--duration", type=number, metavar="S", help="how long is sent (default: 10, with --disk 30)")
+    flow.add_argument("--disk-from", type=number, metavar="S", help="begin of the disk job, in seconds (default: 10)")
+    flow.add_argument("--disk-to", type=number, metavar="S", help="end of the disk job, in seconds (default: 20)")
+    flow.add_argument("--greedy", type=counts, metavar="N,M", help="number of flows of the first guest (default: 1)")
+    flow.add_argument(
+        "--second-after", type=number, metavar="S", help="delay before all guests but the first begin, in seconds"
+    )
+    flow.add_argument(
+        "--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram, in bytes (default: 1472)"
+    )
+    flow.add_argument(
+        "--duration", type=number, metavar="S", help="sending time in seconds (default: 10, with --disk 30)"
+    )
     flow.add_argument(
         "--bin",
         type=number,
         metavar="S",
-        help="over which a rate is a mean (default: 1, or a fifth of the time that weights hold where that is less)",
+        help="bin width for rates, in seconds (default: 1, or a fifth of a step of weights if that is less)",
     )
     flow.add_argument(
         "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
     )
-    add_execution_options(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
+    add_execution_options(flow, set_ups="number of set-ups of the guests", repetitions="trials in each set-up")
     add_display_options(flow, summary="rates with intervals, shares, isolation")
 
 
@@ -106,11 +117,11 @@ def run(args: argparse.Namespace) -> int:
     weights = None if args.weights is None else {"steps": args.weights}
     if args.weights_every is not None:
         if weights is None:
-            raise ConfigError("is of no use without weights", key="--weights-every", allowed="with --weights")
+            raise ConfigError("only applies to weights", key="--weights-every", allowed="with --weights")
         weights = {**weights, "every_s": args.weights_every}
     disk = {"job": args.disk, "from_s": args.disk_from, "to_s": args.disk_to}
     if args.disk is None and (args.disk_from is not None or args.disk_to is not None):
-        raise ConfigError("is of no use without a job", key="--disk-from, --disk-to", allowed="with --disk")
+        raise ConfigError("only applies to a job", key="--disk-from, --disk-to", allowed="with --disk")
     duration_s = DURATION_WITH_DISK_S if args.duration is None and args.disk is not None else args.duration
     every_s = args.weights_every or WeightSteps.model_fields["every_s"].default
     bin_s = args.bin

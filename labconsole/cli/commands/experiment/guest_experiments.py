@@ -51,7 +51,7 @@ def add_execution_options(parser: argparse.ArgumentParser, *, set_ups: str, repe
     """Add options for the number of trials and for taking over a lease."""
     parser.add_argument("--set-ups", type=whole_number, default=1, metavar="N", help=f"{set_ups} (default: 1)")
     parser.add_argument("--repetitions", type=whole_number, default=1, metavar="N", help=f"{repetitions} (default: 1)")
-    parser.add_argument("--dry-run", action="store_true", help="list the trials and how long they take; touch nothing")
+    parser.add_argument("--dry-run", action="store_true", help="list the trials and their duration, and change nothing")
     add_shared(parser, "--take-over")
 
 
@@ -59,9 +59,9 @@ def add_display_options(parser: argparse.ArgumentParser, *, summary: str) -> Non
     """Add options for showing stored trials."""
     parser.add_argument("--list", action="store_true", help="list the stored trials and exit")
     parser.add_argument(
-        "--summary", action="store_true", help=f"print what the stored trials come to: {summary}; and exit"
+        "--summary", action="store_true", help=f"print a summary of the stored trials ({summary}) and exit"
     )
-    parser.add_argument("--plan", metavar="NAME", help="for --list and --summary: only trials of plans of this name")
+    parser.add_argument("--plan", metavar="NAME", help="for --list and --summary: only trials of plans with this name")
     parser.add_argument("--show", metavar="ID", help="print one stored trial and exit")
 
 
@@ -142,9 +142,9 @@ def _run_trials_into(
         if kind.has(record):
             answer({kind.name: record.to_json()}, kind.lines(record), as_json=args.json)
         elif progress.broke:
-            print_progress(f"  the guests broke off, so all their trials are taken again: {progress.broke}")
+            print_progress(f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}")
         elif progress.again:
-            print_progress(f"  invalid, so it is taken again: {progress.again}")
+            print_progress(f"  invalid, so it will be repeated: {progress.again}")
         else:
             print_progress(f"{progress.number} of {progress.total}: {progress.step.describe()}")
 

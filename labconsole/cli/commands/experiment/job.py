@@ -18,9 +18,9 @@ from labconsole.cli.options import add_common, comma_separated, number, whole_nu
 from labconsole.model.jobs import JOBS
 
 DESCRIPTION = (
-    "Set up any number of guests side by side, have some or all of them do a fixed piece of work, and take "
-    "the time by a clock outside of them: the sink of the first stream, which sees a ping before and one after the "
-    "work. Times of jobs that do nothing are taken off. The job key of a plan does the same for every combination of "
+    "Set up any number of guests side by side, have some or all of them do a fixed piece of work, and measure "
+    "its time by a clock outside the guests: the sink of the first stream receives a ping before and one after the "
+    "work. The time of an empty job is subtracted. The job key of a plan does the same for every combination of "
     "factors and can be resumed. Exit status: 0 no trial is invalid; 1 one is; 2 bad usage; 3 a node "
     "is out of reach, lost or cannot do its part; 130 interrupted."
 )
@@ -41,11 +41,11 @@ def add_kind(kinds: Any) -> None:
     )
     job.add_argument("--jobs", type=comma_separated, metavar="A,B", help="the jobs, from the list below")
     job.add_argument("--size", type=whole_number, metavar="N", help="the size of each job (default: the usual one)")
-    job.add_argument("--guests", type=counts, metavar="N,M", help="how many guests stand side by side (default: 1)")
+    job.add_argument("--guests", type=counts, metavar="N,M", help="number of guests running side by side (default: 1)")
     job.add_argument("--working", type=comma_separated, metavar="A,B", help="one, all, one-two (default: one)")
     job.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     job.add_argument("--cpu-shares", type=counts, metavar="A,B", help="the guests' weights on a CPU, in turn")
-    job.add_argument("--cpu-quota", type=number, metavar="RATIO", help="share of one CPU that a guest has at most")
+    job.add_argument("--cpu-quota", type=number, metavar="RATIO", help="largest share of one CPU for each guest")
     job.add_argument(
         "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
     )
@@ -55,8 +55,8 @@ def add_kind(kinds: Any) -> None:
         metavar="MIB",
         help="disk of each guest, where a job works on it (default: what it needs)",
     )
-    job.add_argument("--limit", type=number, metavar="S", help="a job that takes longer has failed (default: 600)")
-    add_execution_options(job, set_ups="how often the guests are set up", repetitions="trials in each set-up")
+    job.add_argument("--limit", type=number, metavar="S", help="seconds after which a job has failed (default: 600)")
+    add_execution_options(job, set_ups="number of set-ups of the guests", repetitions="trials in each set-up")
     add_display_options(job, summary="times with intervals, overhead, isolation")
 
 

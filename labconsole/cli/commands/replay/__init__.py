@@ -11,10 +11,10 @@ from labconsole.cli.options import add_common, add_shared, comma_separated, whol
 about = About(
     60,
     "run or resume plans without the console",
-    description="Measure what is still missing of every plan, one after the other, holding the testbed once. TERM "
-    "lets the running trial end and leaves; Ctrl-C stops it. Exit status: 0 everything is there; 1 not everything, "
-    "or a run is invalid; 2 bad usage or bad file; 3 a node is out of reach, lost, "
-    "held or cannot do its part; 130 interrupted.",
+    description="Measure what is still missing of every plan, one after the other, under one lease of the testbed. "
+    "TERM lets the running trial finish, then exits; Ctrl-C stops it. Exit status: 0 everything is stored; 1 not "
+    "everything, or a run is invalid; 2 bad usage or bad file; 3 a node is out of reach, lost, "
+    "leased by others or cannot do its part; 130 interrupted.",
 )
 
 
@@ -23,27 +23,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser, "--hosts", "--store", "--json", "--take-over")
     parser.add_argument("plan", type=Path, nargs="+", help="plan files, such as plans/sanity.yaml")
     parser.add_argument(
-        "--dry-run", action="store_true", help="list the trials, time, room and what needs what; touch nothing"
+        "--dry-run",
+        action="store_true",
+        help="list the trials, their duration, space and dependencies, and change nothing",
     )
     parser.add_argument(
         "--platforms",
         type=comma_separated,
         metavar="A,B",
-        help="of the plans' points only these platforms'; hosts.yaml need not have the others; the report compares "
-        "platforms by blocks that are taken in one go and in the order that the plan draws",
+        help="measure only points of these platforms; hosts.yaml need not have the others; the report compares "
+        "platforms by blocks that are measured in one go and in the order that the plan draws",
     )
-    parser.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
+    parser.add_argument("--points", metavar="N,N-M", help="only these points of the plan, by index")
     parser.add_argument(
         "--set-ups",
         type=whole_number,
         metavar="N",
-        help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
+        help="run only the first N blocks, as with `set_ups: N`, such as one block per boot",
     )
     parser.add_argument(
         "--occasion",
         metavar="NAME",
-        help="measure the plans once more, as PLAN@NAME, such as by night or by version under test; compare, gate and "
-        "trend tell what has changed",
+        help="measure the plans once more, as PLAN@NAME, such as once per night or per version under test; compare, "
+        "gate and trend show what has changed",
     )
     parser.add_argument(
         "--notify",
@@ -54,19 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="WHERE",
-        help="meanwhile serve the plans' progress for Prometheus, at a loopback address or unix:PATH",
+        help="serve the plans' progress for Prometheus meanwhile, at a loopback address or unix:PATH",
     )
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
         "--telemetry",
         action="store_true",
-        help="instead take each point once in a trial that enters no mean and tells what packets cost the UUT's "
-        "processors and why its kernel dropped some",
+        help="instead measure each point once in a trial that enters no mean but shows the processor time per packet "
+        "on the UUT and why its kernel dropped packets",
     )
     parser.add_argument(
         "--retake",
         action="store_true",
-        help="of jobs, starts, flows and routers take every block again in which a trial is suspect or invalid, and so "
+        help="repeat every block of jobs, starts, flows and routers in which a trial is suspect or invalid, and so "
         "enters no mean",
     )
 

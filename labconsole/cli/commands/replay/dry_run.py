@@ -48,8 +48,8 @@ def dry_run_trials(plan: Plan, only: frozenset[int] | None, session: Testbed[Run
     if plan.set_ups is not None:
         print_lines(f"{plan.name}: {_format_blocks(plan, todo, session)}")
     print_lines(
-        f"{plan.name}: {format_count(len(todo))} of {counted(trials, 'trial')} to take "
-        f"({format_count(kept)} stored already), "
+        f"{plan.name}: {format_count(len(todo))} of {counted(trials, 'trial')} to measure "
+        f"({format_count(kept)} already stored), "
         f"{estimated.per_trial_s:.1f} s each, {counted(estimated.platform_switches, 'set-up')}{extra}, "
         f"about {format_h_mm_ss(estimated.total_s)} in all; {format_size(estimated.store_bytes)} in the store, "
         f"up to {format_size(estimated.capture_bytes)} on a sink while a trial runs"

@@ -72,7 +72,7 @@ def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) ->
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
         print_lines(
             f"only {', '.join(args.platforms)}: the report compares these with other platforms by blocks that are "
-            "taken in one go, and in the order that the plan draws"
+            "measured in one go, and in the order that the plan draws"
         )
     with exclusive_replay(store, inventory, plans):
         return _replay(args, session, plans, chosen)
@@ -193,19 +193,19 @@ def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, a
     counts = ", ".join(f"{count} {word}" for word, count in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if stopped else f"ended because {ended_by}" if ended_by else "done"
     more = f", {outcome.left_out} left out" if outcome.left_out else ""
-    more += f", {outcome.warm_ups} warm-ups thrown away" if outcome.warm_ups else ""
+    more += f", {outcome.warm_ups} warm-ups discarded" if outcome.warm_ups else ""
     print_lines(
-        f"{execution.plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
+        f"{execution.plan.name}: {word}; {outcome.taken} measured ({counts}), {outcome.skipped} stored before, "
         f"{outcome.redone} redone{more}"
     )
     for why, trials in outcome.refused:
         print_lines(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}")
     if outcome.to_retake:
-        print_lines(f"  of a set-up that broke off: {outcome.to_retake} of the trials taken, which will be taken again")
+        print_lines(f"  of an interrupted set-up: {outcome.to_retake} of the measured trials, which will be repeated")
     if outcome.broken_before:
         print_lines(
-            f"  not counted: {outcome.broken_before} of the trials stored before, whose set-up broke off: "
-            "it is measured again as a whole"
+            f"  not counted: {outcome.broken_before} of the trials stored before, whose set-up was "
+            "interrupted: it is measured again as a whole"
         )
     if outcome.invalid_before:
         print_lines(

@@ -27,7 +27,7 @@ def apply_options(plan: Plan, args: argparse.Namespace) -> Plan:
     for key, value in refused.items():
         if value is not None:
             raise ConfigError(
-                "cannot be combined with --telemetry, which takes each point once and always asks for reasons",
+                "cannot be combined with --telemetry, which measures each point once and always records reasons",
                 key=key,
                 value=value,
             )
@@ -66,7 +66,7 @@ def parse_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
     chosen: set[int] | None = None
     if args.points is not None and plan.of_guests is not None:
         raise ConfigError(
-            f"chooses among points of traffic, of which a plan of {plan.of_guests.noun}s has none; use --platforms",
+            f"selects points of traffic, of which a plan of {plan.of_guests.noun}s has none; use --platforms",
             key="--points",
             value=args.points,
         )

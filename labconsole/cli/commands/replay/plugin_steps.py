@@ -34,7 +34,7 @@ def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
     elif progress.warm_up:
         if not as_json:
             request = progress.step.request
-            print_progress(f"warm-up of {request.platform}, background {request.background}: thrown away")
+            print_progress(f"warm-up of {request.platform}, background {request.background}: discarded")
     elif as_json:
         print_json_line({"event": "step_started", **head, "step": description})
     else:
@@ -58,13 +58,13 @@ def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> in
             }
         )
         return status
-    unfinished = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
+    unfinished = f", {len(steps.failed)} of them not completed" if steps.failed else ""
     print_lines(
         f"{plan.name}: steps {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
         f"{steps.skipped} stored before"
     )
     for why in steps.refused:
-        print_lines(f"  not taken: {why}")
+        print_lines(f"  not done: {why}")
     return status
 
 
@@ -84,6 +84,6 @@ def dry_run_plugin_steps(plan: Plan, only: Chosen, session: Testbed[RunStore], *
                 print_lines(description)
         if left.asked and not as_json:
             print_lines(
-                f"{plan.name}: {len(left.steps)} of {left.asked} steps to take ({left.stored} stored already), "
+                f"{plan.name}: {len(left.steps)} of {left.asked} steps to do ({left.stored} already stored), "
                 f"{left.reckoned.trials} trials or more, about {format_h_mm_ss(left.reckoned.total_s)}"
             )

@@ -38,7 +38,7 @@ def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
     elif progress.warm_up:
         if not as_json:
             request = progress.step.request
-            print_progress(f"warm-up of {request.platform}, background {request.background}: thrown away")
+            print_progress(f"warm-up of {request.platform}, background {request.background}: discarded")
     elif as_json:
         print_json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
     else:
@@ -69,7 +69,7 @@ def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> in
             }
         )
         return status
-    unfinished = f", {len(failed)} of them not to their end" if failed else ""
+    unfinished = f", {len(failed)} of them not completed" if failed else ""
     print_lines(
         f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} "
         f"trials, {steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
@@ -122,6 +122,6 @@ def dry_run_searches(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
         return
     print_lines(
         f"{plan.name}: {len(left.steps)} of {left.asked} {'search' if left.asked == 1 else 'searches'} to make "
-        f"({left.stored} stored already), "
+        f"({left.stored} already stored), "
         f"{left.reckoned.trials} trials or more, about {format_h_mm_ss(left.reckoned.total_s)} on platforms that behave"
     )

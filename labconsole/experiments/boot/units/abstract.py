@@ -80,11 +80,11 @@ UNITS = (
         "quetier-abstract-memory",
         168,
         _conclude,
-        "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left "
-        "(its hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed "
-        "where every two are shown to differ; that none do, this does not show. Guests have the memory that their "
-        "platform gives them. Nothing is decided where no start is valid, or some were left out by what they came to. "
-        f"Differences are taken in pairs of blocks. {ONE_FAMILY}",
+        "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left (as "
+        "its hypervisor reports, else its kernel), as lines over the number of guests. Confirmed where every two are "
+        "shown to differ; that none do, this does not show. Guests have the memory that their platform gives them. "
+        "Nothing is decided where no start is valid, or some were left out because of their results. Differences are "
+        f"taken in pairs of blocks. {ONE_FAMILY}",
         _claimed,
     ),
 )

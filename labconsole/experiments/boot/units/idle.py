@@ -49,7 +49,7 @@ def idle(material: Material) -> Table | None:
         columns,
         found,
         f"{SWITCHES}. Mean ± half the 95 % interval over set-ups. More for each guest: the difference of a trial "
-        "divided by its guests, as it is, also where it is negative.",
+        "divided by its guests, unchanged even where it is negative.",
     )
 
 
@@ -92,7 +92,7 @@ def build_paper_table(material: Material) -> Table | None:
     ]
     return build_table(
         "boot-idle-beside",
-        "Switches of a host of idle guests beside the paper's",
+        "Switches of a host of idle guests compared with the paper's",
         columns,
         rows,
         f"{paper.cited()} {SWITCHES}. The paper counts calls of the scheduler in a kernel that was changed for "

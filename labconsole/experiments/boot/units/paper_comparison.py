@@ -54,11 +54,11 @@ def build_startup_table(material: Material) -> Table | None:
     ]
     return build_table(
         "quetier-2-beside",
-        "Start-up times beside the paper's",
+        "Start-up times compared with the paper's",
         columns,
         rows,
-        f"{paper.cited('figure 2')} Times of different numbers of guests do not compare: of each platform, "
-        "the most guests that were started here stand beside the paper's. "
+        f"{paper.cited('figure 2')} Times of different numbers of guests are not comparable: of each platform, "
+        "the most guests that were started here are shown next to the paper's. "
         f"{describe_matching((each.key.platform for each in summary.points), names, NO_ROW)}",
         beside_paper=True,
     )
@@ -88,7 +88,7 @@ def build_memory_table(material: Material) -> Table | None:
     ]
     return build_table(
         "quetier-memory-beside",
-        "Memory of guests beside the paper's",
+        "Memory of guests compared with the paper's",
         columns,
         rows,
         f"{paper.cited()} {describe_matching((each.key.platform for each in summary.lines), names, UNMATCHED_NOTE)}",

@@ -112,7 +112,7 @@ def times(material: Material) -> Table | None:
         columns,
         summary.points,
         f"{CLOCK}; mean ± half the 95 % interval over set-ups: a set-up is one round of all points, in which a "
-        "start may be repeated, each time with all guests anew. By their "
+        "start may be repeated, each time with all guests started again. By their "
         "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Known to: how far off "
         "the time of the coarsest trial may be, as the clocks were compared and as guests look for the timekeeper in "
         "steps (installed ones: as the way into them is tried in steps); no interval contains it. Only valid trials "
@@ -253,7 +253,7 @@ def method(material: Material) -> MethodNote | None:
         return None
     return MethodNote(
         "Starts of guests",
-        "All guests are started at once, each trial anew. A guest is up when the ping that it sends then reaches a "
+        "All guests are started at once, again in each trial. A guest is up when the ping that it sends then reaches a "
         "node outside; its word on its console is a second witness. Cold: none of the files that guests start from is "
         "in the page cache; hot: all are.",
     )

@@ -91,7 +91,10 @@ def _conclude(material: Material) -> Iterator[PaperConclusion]:
         found += compared
         if records and not compared:
             yield PaperConclusion(
-                LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided"
+                LEAST,
+                WAYS[way],
+                "no platform that is the paper's Xen was measured in the same way as another",
+                "not decided",
             )
     family = material.evaluation.claims.p_values
     more, less = (
@@ -105,7 +108,7 @@ def _conclude(material: Material) -> Iterator[PaperConclusion]:
         yield PaperConclusion(
             LEAST,
             about,
-            f"beside {said}",
+            f"compared with {said}",
             "not confirmed"
             if any(less[at] for at in of)
             else "confirmed"
@@ -227,11 +230,11 @@ UNITS = (
         _conclude,
         "Least overhead: one guest of the paper's best platform sends, or is sent, more than one of every other, each "
         f"by more than {100 * MATTERS_RATIO:.0f} %; which of your platforms that is, --reference-map says. Where all "
-        f"fill the link, or none is shown to, nothing is decided; at {100 * FULL_RATIO:.0f} % of what it can carry it "
-        "is the link that holds (held by the link). Fair: Jain's index of guests that send at once is above "
+        f"fill the link, or none is shown to, nothing is decided; at {100 * FULL_RATIO:.0f} % of what it can carry, "
+        "the link is the limit. Fair: Jain's index of guests that send at once is above "
         f"{FAIR} on the average of set-ups, where they fill the link or share a processor; not, where it is below. "
         "What is carried is compared in pairs of blocks, or over three boots a side. All of this is one family with "
-        "all that the report claims (Holm); nothing is decided where trials were left out by what they came to.",
+        "all that the report claims (Holm); nothing is decided where trials were left out because of their results.",
         _claimed,
     ),
 )

@@ -64,10 +64,10 @@ def table(material: Material) -> Table | None:
     ]
     return build_table(
         "flow-overheads",
-        "What guests send and read beside the bare host",
+        "What guests send and read compared with the bare host",
         columns,
         found,
-        "Payload of all guests together, that came to the sink while all of them sent, or that they read of what "
+        "Payload of all guests together that arrived at the sink while all of them sent, or that they read of what "
         "they were sent; mean ± half the 95 % interval over set-ups. Change: paired by block, on the logarithm. The "
         "findings are one family with all that the report claims (Holm)"
         + (

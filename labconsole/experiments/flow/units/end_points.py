@@ -21,7 +21,7 @@ from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 
 PAPER = "mattos"
-LAYER = "Payload that came to the sink"
+LAYER = "Payload that arrived at the sink"
 
 
 def one_guest(material: Material) -> Figure | None:
@@ -125,8 +125,8 @@ def method(material: Material) -> MethodNote | None:
         return None
     return MethodNote(
         "Flows out of guests",
-        "All guests send UDP at once, to an address that nobody has. The sink captures every packet; a flow is told by "
-        "its source MAC address and port, and counted in bins of time by the capture's time stamps from the first "
+        "All guests send UDP at once, to an unused address. The sink captures every packet; a flow is identified "
+        "by its source MAC address and port, and counted in bins of time by the capture's time stamps from the first "
         "packet of any flow on. What a rate is of: payload, in the whole bins in which all guests send. The second "
         "witness of each guest is its interface on the unit under test."
         + describe_outer_hypervisors(map(flow_key, records)),

@@ -128,8 +128,10 @@ def _panels(
 def _upright(panels: Sequence[Panel]) -> str:
     """The meaning of the upright lines, as part of a caption."""
     names = {name for panel in panels for name in panel.change_names}
-    parts = [f"{BEGIN}: when they were told to"] if BEGIN in names else []
-    parts += ["t0 and t1: when the last guest was told to begin and to end work on its disk"] if "t0" in names else []
+    parts = [f"{BEGIN}: when they were instructed to"] if BEGIN in names else []
+    parts += (
+        ["t0 and t1: when the last guest was instructed to begin and to end work on its disk"] if "t0" in names else []
+    )
     parts += ["upright: weights, from when they hold"] if names - {"t0", "t1", BEGIN} else []
     return "".join(f"; {each}" for each in parts)
 
@@ -168,7 +170,7 @@ def build_time_series(
         y_label=Y_LABEL,
         panels=panels,
         caption=build_caption(
-            f"Payload that came to the sink of each guest, bin by bin{_upright(panels)}{''.join(missing)}", panels
+            f"Payload of each guest that arrived at the sink, bin by bin{_upright(panels)}{''.join(missing)}", panels
         ),
         ideal=False,
     )
@@ -208,7 +210,7 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointR
         x_label=X_LABEL,
         y_label=Y_LABEL,
         panels=panels,
-        caption="Payload that came to the sink of each guest, bin by bin, in a single trial: the one whose longest "
+        caption="Payload of each guest that arrived at the sink, bin by bin, in a single trial: the one whose longest "
         f"dominance of one guest is the median of all trials of its point{_upright(panels)}{''.join(missing)}.",
         ideal=False,
     )
@@ -357,13 +359,13 @@ def _unit(
 
 
 UNITS = (
-    _unit(5, "Guests held to equal rates", _alike),
-    _unit(6, "Guests held to different rates", _different),
+    _unit(5, "Guests limited to equal rates", _alike),
+    _unit(6, "Guests limited to different rates", _different),
     _unit(7, "Guests without limits", _unlimited, path=True),
-    _unit(8, "A greedy guest beside another", _greedy),
+    _unit(8, "A greedy guest next to another", _greedy),
     _unit(9, "Guests that send while another works on its disk", _has_disk_job),
     _unit(10, "Guests whose weights change", _changing),
-    _unit(11, "Guests held to rates that share by constant weights", _scheduled_limits),
+    _unit(11, "Guests limited to rates that share by constant weights", _scheduled_limits),
     _unit(12, "Guests without limits that share by constant weights", _scheduled_alone, path=True),
     ReportUnit(name="flow-sharing", place=121, make=sharing),
     ReportUnit(name="flow-weights", place=121, make=weights_table),

@@ -39,14 +39,14 @@ TOPICS = {
 
 
 ALONE = (
-    " A single guest with a limit has no row: nobody disturbs it, so it shows how exactly the limit holds (least "
-    "attained of its limit, in How guests share one NIC) and nothing of isolation."
+    " A single guest with a limit has no row: no other guest disturbs it, so it shows how exactly the limit holds "
+    "(least attained of its limit, in How guests share one NIC) and nothing of isolation."
 )
 
 
 UNCONTENDED = (
     " But for work on a disk, guests without limits that together offer no more than the link carries have no row: "
-    "nobody takes anything from another there."
+    "no guest takes anything from another there."
 )
 
 
@@ -95,7 +95,7 @@ def make(material: Material, paper_name: str) -> Table | None:
     ]
     return build_table(
         f"{paper_name}-flow-beside",
-        "Flows of guests beside the paper's",
+        "Flows of guests compared with the paper's",
         columns,
         rows,
         f"{paper.cited(how='its sentences in short')} {matched}{ALONE if alone else ''}"
@@ -164,7 +164,7 @@ def _format_point(point: FlowPointResult) -> str:
     if point.dominant_s is not None:
         found.append(f"longest dominance {format_set_up_mean(point.dominant_s, 1, 1)} s")
     if point.during_disk_ratio is not None:
-        found.append(f"beside the work on the disk {format_set_up_mean(point.during_disk_ratio, 0.01)} % of before")
+        found.append(f"during the work on the disk {format_set_up_mean(point.during_disk_ratio, 0.01)} % of before")
     if point.recovered_s is not None:
         found.append(f"95 % again {format_set_up_mean(point.recovered_s, 1, 1)} s after it")
     if point.not_recovered:

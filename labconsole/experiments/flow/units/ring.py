@@ -146,7 +146,7 @@ def build_paper_table(material: Material) -> Table | None:
     limited = " Rings whose guests have limits have no row: the paper's have none." if len(points) < len(every) else ""
     return build_table(
         "quetier-15-beside",
-        "Guests in a ring beside the paper's",
+        "Guests in a ring compared with the paper's",
         columns,
         rows,
         f"{paper.cited('figure 15', how='payload by netperf there, frames here')} "

@@ -31,9 +31,9 @@ def cpu_load(material: Material) -> list[Table | MethodNote]:
     if not any(point.background in CPU_LOADS for point in made.points):
         return [table]
     text = (
-        "the same platform beside an idle second guest, as the shared scenario of the paper (section 3.4) starts from "
-        "a second guest without load; beside none where no idle one was measured. The column against says which. "
-        "Maxima are over the loads at which both were measured"
+        "the same platform with an idle second guest, as the shared scenario of the paper (section 3.4) starts from a "
+        "second guest without load; without a second guest where no idle one was measured. The column against says "
+        "which. Maxima are over the loads at which both were measured"
     )
     return [table, MethodNote("Baseline of table 1", text)]
 
@@ -46,7 +46,7 @@ def forwarding(material: Material) -> list[Table | MethodNote]:
     if not any(point.background in FORWARDING for point in made.points):
         return [table]
     text = (
-        "the dedicated maximum (no second guest) of the same platform, frame size and number of sources; beside an "
+        "the dedicated maximum (no second guest) of the same platform, frame size and number of sources; with an "
         "idle second guest where no dedicated one was measured. Maxima are over the loads at which both were measured"
     )
     return [table, MethodNote("Baseline of figure 5", text)]

@@ -42,7 +42,7 @@ def make(material: Material) -> Table | None:
     columns: list[TableColumn[DropCauseRow]] = [
         column("platform", "platform", lambda row: row.platform),
         column("interface", "before", lambda row: clean_name(row.place)),
-        column("reason", "the kernel's word", lambda row: clean_name(row.label)),
+        column("reason", "kernel's reason", lambda row: clean_name(row.label)),
         column("packets", "packets", lambda row: row.dropped.packets, _format_packets),
         column("runs", "runs", lambda row: len(row.dropped.run_ids)),
         csv_column("partly_counted_runs", lambda row: row.dropped.partly_counted_runs),
@@ -56,10 +56,10 @@ def make(material: Material) -> Table | None:
         columns,
         sorted(rows, key=lambda row: (platform_order(row.platform), -row.dropped.packets, row.place, row.label)),
         "By the unit under test's kernel, of test packets, in runs that enter a mean and in trials for telemetry. "
-        "Before: the interface of the ledger that they did not come to; off every stream's path: the interface at "
-        "which they were dropped. At least: in some of the runs asking ended when its budget was spent "
-        "(drop_reasons: auto), or missed packets. What no kernel named (drivers, NICs, runs in which it was not "
-        "asked) is in no row." + (f" {more} more rows are in the file." if more > 0 else ""),
+        "Before: the interface of the ledger that they did not reach; off every stream's path: the interface at "
+        "which they were dropped. At least: in some of the runs tracing ended when its budget was spent "
+        "(drop_reasons: auto), or missed packets. Drops that no kernel explained (drivers, NICs, runs without "
+        "tracing) are in no row." + (f" {more} more rows are in the file." if more > 0 else ""),
         most_printed=SHOWN,
     )
 

@@ -90,10 +90,10 @@ def table(material: Material) -> Table | None:
     ]
     return build_table(
         "idle-guest",
-        "An idle second guest beside none, load by load",
+        "An idle second guest compared with none, load by load",
         columns,
         rows,
-        "Forwarded bandwidth on the wire, ± half the 95 % interval. The change is of the means as they stand and "
+        "Forwarded bandwidth on the wire, ± half the 95 % interval. The change is of the means as measured and "
         "claims nothing; the claim on each setting's maximum is in table 1, against: none.",
     )
 

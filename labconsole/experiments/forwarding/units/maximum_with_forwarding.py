@@ -40,7 +40,7 @@ def make(material: Material) -> Figure | None:
     sources = format_noun_count(fewest, "source")
     return Figure(
         name="figure-5",
-        title="Maximum throughput beside a forwarding second guest, relative to the dedicated maximum",
+        title="Maximum throughput with a forwarding second guest, relative to the dedicated maximum",
         kind="bars",
         x_label="platform",
         y_label="ratio to the dedicated maximum",
@@ -59,7 +59,7 @@ def make(material: Material) -> Figure | None:
 def _describe_baseline(found: Sequence[Comparison]) -> str:
     descriptions = {
         DEDICATED: "the dedicated maximum (no second guest)",
-        IDLE: "the maximum beside an idle second guest",
+        IDLE: "the maximum with an idle second guest",
     }
     names = {c.baseline.setting.background for c in found}
     return "compared with " + " or, where that is missing, ".join(

@@ -66,8 +66,8 @@ def _two_witnesses(mixed: Mixed) -> Finding:
 def _mixed_probes(mixed: Mixed) -> Finding:
     return Finding(
         sentence=(
-            f"{mixed.platform}: one mean combines runs with and runs without {' and '.join(mixed.said)} asked of the "
-            f"nodes' kernels, which takes a part of a processor: {mixed.points}."
+            f"{mixed.platform}: one mean combines runs with and runs without {' and '.join(mixed.said)} from the "
+            f"nodes' kernels, which take a part of a processor: {mixed.points}."
         ),
         run_ids=mixed.run_ids,
     )

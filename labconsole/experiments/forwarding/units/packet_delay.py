@@ -105,7 +105,7 @@ def _table(timed: Sequence[Timed]) -> Table:
         "stamp (sent), or from when the packet was to be sent (due; what a stall of the sender withheld is in it), "
         "to the sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it "
         "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
-        "interval is told.",
+        "interval is given.",
     )
 
 
@@ -188,7 +188,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
         caption=(
             "The shortest delay, since they were sent, that this share of all packets does not exceed; of packets that "
             "arrived, trials of a point taken together. The most that a platform forwarded is the highest mean of all "
-            "its targets. A point stands for a load where it is within "
+            "its targets. A point represents a load if it is within "
             f"{100 * NEAR:.0f} % of the platform's most of it; platforms without such a point, or with one load only, "
             "are left out. Curves end where fewer than one packet would be beyond."
         ),

@@ -88,11 +88,11 @@ def _table(found: Sequence[TelemetryTrial], untold: int) -> Table:
         "One row per trial; none of them enters a mean, and none is compared. ns per packet: time of all "
         "processors except idle and stolen time, while traffic ran, divided by the packets that left the unit "
         "under test (the second guest's too); softirq, system and user (guests included) are parts of it. Whatever "
-        "ran is in it, also what asking for reasons took, and other users' programs: see doubts. Busy: how many "
+        "ran is included, also the cost of tracing drops, and other users' programs: see doubts. Busy: how many "
         "processors on average; busiest: of one of them. Per NET_RX: how often a packet was handed to the stack, "
         "per run of that softirq; squeezed: how often it ended with work left. Time is counted in ticks of 1 to "
-        "10 ms. A dash under dropped because: no reason was named, or none could be asked."
-        + (f" {untold} more told nothing, or are invalid: runs show says why." if untold else "")
+        "10 ms. A dash under dropped because: no reason was recorded, or tracing was not possible."
+        + (f" {untold} more have no figures, or are invalid: runs show says why." if untold else "")
         + (f" {', '.join(shared)} are one machine: what all of them did is counted." if shared else ""),
     )
 

@@ -53,7 +53,7 @@ def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary])
         panels=panels,
         caption=f"Every dot is one trial, {trials} in all, of {format_noun_count(len(points), 'point')} "
         "with two trials or more; 0 is the mean of its point's trials, and bars are from the least to the most. "
-        "Trials of all set-ups stand together: the table on spread tells between set-ups and within them.",
+        "Trials of all set-ups are shown together: the table on spread tells between set-ups and within them.",
         ideal=False,
         from_zero=False,
         joined=False,

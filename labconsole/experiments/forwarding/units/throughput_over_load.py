@@ -66,7 +66,7 @@ def _mark(point: PointSummary, throttled: Collection[str]) -> Mark:
 
 def _describe_throttling(panels: Sequence[Panel]) -> str:
     marked = any(mark.word for panel in panels for curve in panel.curves for mark in curve.marks)
-    return f"; {THROTTLED}: pause frames held a source back in some of its trials" if marked else ""
+    return f"; {THROTTLED}: pause frames throttled a source in some of its trials" if marked else ""
 
 
 def _dots(point: PointSummary) -> list[float]:

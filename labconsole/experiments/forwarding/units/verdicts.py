@@ -66,7 +66,7 @@ def _marks(kind: str, heading: str, found: Sequence[Evidence], describe: Describ
 
 def _throttled(request: str, evidence: list[Evidence]) -> str:
     return (
-        f"{request}: flow control held the generator back in {format_noun_count(len(evidence), 'run')}; "
+        f"{request}: flow control throttled the generator in {format_noun_count(len(evidence), 'run')}; "
         f"the point is plotted at what was offered, not at its target ({evidence[0].detail})."
     )
 

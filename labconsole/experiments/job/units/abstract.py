@@ -56,7 +56,7 @@ def _conclude(material: Material) -> Iterator[PaperConclusion]:
         (ISOLATION, _isolated(summary)),
     ):
         if conclusion == OVERHEAD and summary.points and not groups:
-            yield PaperConclusion(conclusion, "one guest's job", format_one_platform("the same"), "not decided")
+            yield PaperConclusion(conclusion, "one guest's job", format_one_platform("the same job"), "not decided")
         for (_, about), pairs in groups.items():
             said = "; ".join(pair.said for pair in pairs)
             yield PaperConclusion(conclusion, about, said, judge_all_different(pairs), collect_p_values(pairs))
@@ -141,14 +141,14 @@ UNITS = (
         168,
         _conclude,
         "Of every two platforms with guests that ran the same program. Overhead: by how much longer one guest's job "
-        "takes, and by how much more that grows while others stand. Isolation: who is kept apart (job-isolation). "
+        "takes, and by how much more that grows while others idle. Isolation: who is kept apart (job-isolation). "
         "Confirmed where every two are shown to differ, not confirmed where two are shown not to, by more than the "
-        "plan's margin, or to be of one class; what the link holds, or memory gave, or of which trials were left out "
-        "by what they came to, or no trial is valid, decides nothing. The last row of a conclusion is that as a whole: "
-        "every two differ in something, or two in nothing. Times are compared in pairs of blocks, or over three boots "
-        "a side, and growth in pairs of blocks: that they differ is one family with all that the report claims (Holm), "
-        "that they do not is adjusted over this table; classes of isolation are by their intervals of 95 %, of each "
-        "point by itself.",
+        "plan's margin, or to be of one class; what the link limits, or memory provided, or of which trials were left "
+        "out because of their results, or no trial is valid, decides nothing. The last row of a conclusion is that as "
+        "a whole: every two differ in something, or two in nothing. Times are compared in pairs of blocks, or over "
+        "three boots a side, and growth in pairs of blocks: that they differ is one family with all that the report "
+        "claims (Holm), that they do not is adjusted over this table; classes of isolation are by their intervals of "
+        "95 %, of each point by itself.",
         _claimed,
     ),
 )

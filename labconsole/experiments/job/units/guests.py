@@ -46,9 +46,9 @@ def overhead(material: Material, name: str) -> Figure | None:
         return None
     return Figure(
         name=name,
-        title=f"Time of one guest's program ({OVERHEAD[name]}) while others stand beside it",
+        title=f"Time of one guest's program ({OVERHEAD[name]}) while others idle next to it",
         kind="curves",
-        x_label="guests that stand",
+        x_label="guests running",
         y_label="seconds",
         panels=tuple(panels),
         caption=build_caption(CLOCK, measured),

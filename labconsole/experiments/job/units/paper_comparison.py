@@ -22,7 +22,7 @@ from labconsole.report.table_builder import TableColumn, build_table, column
 TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
 
 
-ALL_ONLY = "only what the paper says of all platforms stands beside them"
+ALL_ONLY = "only what the paper says of all platforms is shown next to them"
 
 
 class OwnFinding(NamedTuple):
@@ -74,7 +74,7 @@ def make(material: Material, paper_name: str) -> Table | None:
     ]
     return build_table(
         f"{paper_name}-beside",
-        "Findings beside the paper's",
+        "Findings compared with the paper's",
         columns,
         rows,
         f"{paper.cited(how='its sentences and numbers in short')} A job from another paper uses the same "

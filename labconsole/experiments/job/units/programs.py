@@ -99,7 +99,7 @@ def overheads(material: Material) -> Table | None:
         "What a guest adds to a program's time on the bare host",
         columns,
         summary.overheads,
-        f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others stand beside it. "
+        f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others run next to it. "
         "Added: paired by block, relative on the logarithm. The findings are one family (Holm)"
         + (
             ", no margin declared: nothing is called equivalent."

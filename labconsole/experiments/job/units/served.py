@@ -91,7 +91,7 @@ def times(material: Material) -> Table | None:
         for row in paper.tables["http"]:
             printed[row["protocol"], row["platform"], row["guest"], row["request"]] = float(row["seconds"])
         own = (each.key.platform for each in points)
-        matched = describe_matching(own, material.paper_names, "the paper has no seconds beside them")
+        matched = describe_matching(own, material.paper_names, "the paper has no seconds to compare with")
         source = f" {paper.cited('figure 1', how='files of 600 MB')} {matched}"
     rows = [
         RequestRow(

@@ -146,13 +146,13 @@ def method(material: Material) -> list[Part] | None:
     note = MethodNote(
         "Jobs in guests",
         "A node outside takes the time: it keeps the kernel's stamps of a ping before and one after the work of each "
-        "guest; what a job takes that does nothing, measured in the same crew, is taken off. A set-up (a crew from its "
-        "making to its end) is one replicate. The mean is over set-ups, with its 95 % interval by Student's t. A job "
-        "grows with the number of guests if the interval of its slopes within blocks lies above 0, and is flat if all "
-        "of it lies within 5 % in a hundred guests; these words are adjusted for nothing. Nothing is concluded of "
-        "what the link held, or of disks of what memory may have given. Two guests on one processor, with one copy and "
-        "with two, are kept apart between guests if both ratios' intervals lie within 1.8 to 2.2 and 2.7 to 3.3."
-        + describe_outer_hypervisors(each.key for each in summary.points),
+        "guest; the time of an empty job, measured in the same crew, is subtracted. A set-up (a crew from its making "
+        "to its end) is one replicate. The mean is over set-ups, with its 95 % interval by Student's t. A job grows "
+        "with the number of guests if the interval of its slopes within blocks lies above 0, and is flat if all of it "
+        "lies within 5 % in a hundred guests; these words are not adjusted. Nothing is concluded from times that the "
+        "link limited, or for disks from data that memory may have provided. Two guests on one processor, with one "
+        "copy and with two, are kept apart between guests if both ratios' intervals lie within 1.8 to 2.2 and 2.7 to "
+        "3.3." + describe_outer_hypervisors(each.key for each in summary.points),
     )
     return [
         Findings(kind="job_overhead", heading="Programs in guests", found=tuple(found), claims=True, evidence="trial"),

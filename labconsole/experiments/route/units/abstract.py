@@ -96,7 +96,7 @@ UNITS = (
         "By what all routers together forward: confirmed where that is shown to fall by more than "
         f"{format_percent(MATTERS_RATIO)}, while they lost packets and were sent at least what fewer had forwarded; "
         "not confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing "
-        "is decided where trials were left out by what they came to. Points with rules that do nothing but cost "
+        "is decided where trials were left out because of their results. Points with rules that do nothing but cost "
         f"something are left out. {ADJUSTED}",
         _claimed,
     ),

@@ -30,7 +30,7 @@ def build_routes_figure(material: Material) -> Figure | None:
         x_label="routes in each router",
         y_label="kpackets/s in all",
         panels=panels,
-        caption=build_caption("Packets that came to the sink of all routers together", panels),
+        caption=build_caption("Packets of all routers together that arrived at the sink", panels),
         ideal=False,
     )
 
@@ -55,8 +55,8 @@ def build_routers_figure(material: Material) -> Figure | None:
         y_label="kpackets/s in all",
         panels=panels,
         caption=build_caption(
-            "Packets that came to the sink of all routers together, and that they were sent: where both are alike, the "
-            "routers might forward more",
+            "Packets of all routers together that arrived at the sink, and that they were sent: where both are alike, "
+            "the routers might forward more",
             panels,
         ),
         ideal=False,
@@ -123,10 +123,10 @@ def method(material: Material) -> MethodNote | None:
         "Routers",
         "Guests side by side, each with one NIC on a bridge with the first stream's inbound NIC of the unit under test "
         "and one on a bridge with its outbound NIC. The source sends one flow to each router's own MAC address, all "
-        "begun together. The sink captures every packet; a router is told by source MAC address and port. A rate is of "
-        "the whole bins of 0.1 s in which all routers forward. What goes into a router and out of it is counted at its "
-        "interfaces on the unit under test. Routes are drawn from a seed, /16 to /24, the same in each router, given "
-        "by ip -batch and counted back before and after each trial. That routes change nothing is claimed by "
+        "begun together. The sink captures every packet; a router is identified by source MAC address and port. A rate "
+        "is of the whole bins of 0.1 s in which all routers forward. What goes into a router and out of it is counted "
+        "at its interfaces on the unit under test. Routes are drawn from a seed, /16 to /24, the same in each router, "
+        "given by ip -batch and counted back before and after each trial. That routes change nothing is claimed by "
         "equivalence alone (two one-sided tests within the margin).",
     )
 

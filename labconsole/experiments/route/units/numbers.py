@@ -113,7 +113,7 @@ def routers(material: Material) -> Table | None:
         "What each router forwarded",
         columns,
         rows,
-        "Packets that came to the sink, in the bins in which all routers forward. "
+        "Packets that arrived at the sink, in the bins in which all routers forward. "
         f"{INTERVALS} {JAIN} Lost: of what was sent, with the interval that losses have (at most: none was lost; the "
         "first figure takes packets for independent). Lost in it: of what came into a router's "
         "interface on the unit under test, what did not come out of the other.",
@@ -165,12 +165,12 @@ def changes(material: Material) -> Table | None:
         "What routes, filter rules and further routers change",
         columns,
         summary.compared,
-        "Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all "
-        "that the report claims. Mean over: where a plan crosses two factors, the change averaged over all values of "
-        "the other, one value per block, and by what it differs between the first and the last of them. Equivalent: of "
-        "routes alone, two one-sided tests within the plan's margin, by Holm over these tests, where routers lost "
-        "packets at both points or a cost of rules was found beside. The paper names the fall through four routers and "
-        f"no other number; its routers are guests of Xen, whatever platform a row is of. {CAUTION}",
+        "Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all that the report "
+        "claims. Mean over: where a plan crosses two factors, the change averaged over all values of the other, one "
+        "value per block, and by what it differs between the first and the last of them. Equivalent: of routes alone, "
+        "two one-sided tests within the plan's margin, by Holm over these tests, where routers lost packets at both "
+        "points or a cost of rules was found as well. The paper names the fall through four routers and no other "
+        f"number; its routers are guests of Xen, whatever platform a row is of. {CAUTION}",
     )
 
 
@@ -265,7 +265,7 @@ def build_paper_table(material: Material) -> Table | None:
     )
     return build_table(
         "mattos-route-beside",
-        "Routers beside the paper's",
+        "Routers compared with the paper's",
         columns,
         rows,
         f"{paper.cited(how='its sentences in short')} {matched}",

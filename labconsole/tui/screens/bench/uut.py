@@ -33,7 +33,7 @@ class UutView:
             node = uut if uut in foreign else next(iter(foreign))
             holder = foreign[node]
             owner = safe(holder.owner or "another session", 40)
-            holder_text = f"! {'' if node == uut else f'{safe(node, 20)} '}held by"
+            holder_text = f"! {'' if node == uut else f'{safe(node, 20)} '}leased by"
             since = "" if holder.since is None else f" since {holder.since:%H:%M}"
             purpose = f" for {safe(holder.purpose, 40)}" if holder.purpose else ""
             shorter = (f"{owner}{since}{purpose}", f"{owner}{since}", owner)

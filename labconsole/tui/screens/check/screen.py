@@ -29,7 +29,7 @@ from labconsole.tui.screens.check.check_details import CheckDetails
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
 INTRODUCTION = (
-    "Press {check-run} to check the testbed: every node is asked what a measurement depends on, a few marked frames "
+    "Press {check-run} to check the testbed: every node reports what a measurement depends on, a few marked frames "
     "are sent over every cable, and a small flow through every platform. Nothing is changed for good unless you press "
     "{check-fix} to fix something, and no run is saved. With a plan chosen ({check-plan}), it also checks whether that "
     "plan can be run here."
@@ -165,7 +165,7 @@ class CheckScreen(ConsoleScreen):
         if self.state.requested or self.session.running:
             return f"A {self.state.what_runs} is running, and a check would disturb it. Wait, or abort it."
         for node, holder in self.session.lease_holders().items():
-            return f"A check would disturb another session: {node} is held by {holder.describe()}."
+            return f"A check would disturb another session: {node} is leased by {holder.describe()}."
         return ""
 
     @work(group="check")

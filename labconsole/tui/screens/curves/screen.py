@@ -47,8 +47,8 @@ Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
 UNITS: tuple[Unit, ...] = ("pps", "bit/s")
 NOTHING_SAVED = (
-    "No runs saved yet. Press {go-bench} for the Bench, where they are taken, or {curves-crews} for curves of trials "
-    "of guests."
+    "No runs saved yet. Press {go-bench} for the Bench, where they are measured, or {curves-crews} for curves of "
+    "trials of guests."
 )
 NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
 
@@ -156,7 +156,7 @@ class CurvesScreen(LiveResultsScreen):
             "B",
             "pin",
             "Baseline",
-            "Make the point under the cursor the baseline: columns tell how much every "
+            "Make the point under the cursor the baseline: columns show how much every "
             "point differs from it, with the 95 % interval. Again: no baseline.",
             id="curves-baseline",
             title="Pin a baseline point",
@@ -166,7 +166,7 @@ class CurvesScreen(LiveResultsScreen):
             "T",
             "trend",
             "Trend",
-            "Show what a plan came to on its occasions, where that changed, and what else changed then.",
+            "Show a plan's results over its occasions, where they changed, and what else changed then.",
             id="curves-trend",
             title="Results over occasions",
         ),
@@ -209,7 +209,7 @@ class CurvesScreen(LiveResultsScreen):
             "E",
             "crews",
             "Guests",
-            "Draw the stored trials of guests, which are no runs.",
+            "Draw the stored trials of guests, which are not runs.",
             id="curves-crews",
             title="Curves of trials of guests",
             shown=False,
@@ -427,7 +427,7 @@ class CurvesScreen(LiveResultsScreen):
         }
 
         name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
-        explanation = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
+        explanation = ".svg: the picture as drawn; .tsv: its points with their intervals."
         self.app.push_screen(new_file.ask("the curves", name, explanation, texts, self.console_app.tell))
 
     def action_crews(self) -> None:

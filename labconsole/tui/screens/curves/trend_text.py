@@ -68,7 +68,7 @@ def _build_trend_row(trend: Trend) -> TrendRow:
 
 def _lines(trend: Trend) -> list[str]:
     if trend.why is not None:
-        return [f"No change is looked for: {trend.why}."]
+        return [f"Changes are not searched for: {trend.why}."]
     middle, latest = trend.smallest
     would = (
         []

@@ -36,7 +36,7 @@ _log = logging.getLogger("labconsole.tui")
 
 READING = "reading the store …"
 NO_OCCASIONS = (
-    "No plan has been measured on several occasions yet. A trend needs one that is measured again and again: "
+    "No plan has been measured on several occasions yet. A trend needs a plan that is measured repeatedly: "
     "labconsole replay PLAN --occasion NAME, on four occasions at least, such as nights or kernels."
 )
 
@@ -111,7 +111,13 @@ class TrendView(Overlay):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as Textual has it
     ACTIONS: ClassVar = (
         Action(
-            "left,h", "plan(-1)", "Plan back", "Show the plan before.", id="trend-previous", shown=False, common=True
+            "left,h",
+            "plan(-1)",
+            "Plan back",
+            "Show the previous plan with occasions.",
+            id="trend-previous",
+            shown=False,
+            common=True,
         ),
         Action("right,l", "plan(1)", "Next plan", "Show the next plan with occasions.", id="trend-next", common=True),
         Action("J", "copy_json", "Copy as JSON", "Copy the design point as JSON.", id="trend-json", common=True),
@@ -131,7 +137,7 @@ class TrendView(Overlay):
             yield TrendsTable()
             yield FigureChart(id="trend-chart")
             with VerticalScroll(id="trend-scroll", can_focus=True):
-                yield WrappedLines(id="trend-told")
+                yield WrappedLines(id="trend-text")
             yield KeyBar()
 
     def on_mount(self) -> None:
@@ -159,7 +165,7 @@ class TrendView(Overlay):
             problem = str(exc)
         except Exception as exc:  # a plan may run on this console: a fault in stored data must not end it
             _log.exception("the trend of plan %s", plan)
-            problem = f"The trend of this plan cannot be told: {exc!r}"
+            problem = f"The trend of this plan cannot be shown: {exc!r}"
         if found is None and self._found is not None:  # data on the plan before does not apply to this one
             self._found = replace(self._found, plan=plan, trends=(), told=())
         if found is not None:

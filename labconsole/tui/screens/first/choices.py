@@ -14,8 +14,8 @@ CHOICES = (
     (
         "machines",
         "Machines of my own",
-        "They are reached over SSH, and joined by cables. labconsole finds out how they "
-        "are wired, and proposes a testbed.",
+        "They are reached over SSH and connected by cables. labconsole discovers how they are wired and proposes a "
+        "testbed.",
     ),
     (
         "demo",

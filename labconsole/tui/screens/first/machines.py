@@ -94,7 +94,7 @@ class MachinesForm(VerticalScroll, can_focus=False):
 
     def compose(self) -> ComposeResult:
         yield Static(
-            "One row for each machine: what you type after `ssh`, or user@host:port. Log in to each once with `ssh` "
+            "One row for each machine: an SSH destination, or user@host:port. Log in to each once with `ssh` "
             "before, so that its host key is known.",
             classes="first-words",
             markup=False,

@@ -32,7 +32,7 @@ from labconsole.tui.screens.first.choices import Choices
 from labconsole.tui.screens.first.discovery_result import DiscoveryText, NodesAtWork
 from labconsole.tui.screens.first.machines import MachinesForm
 
-INTRODUCTION = "There is no hosts.yaml here, which says what a testbed is made of. What do you have?"
+INTRODUCTION = "There is no hosts.yaml here to describe the testbed. What do you have?"
 CANCELLED = "cancelled; what was changed on the machines was undone"
 
 
@@ -70,7 +70,7 @@ class FirstScreen(DocumentedScreen):
             "ctrl+r",
             "discover",
             "Discover",
-            "Log in to the machines and find out how they are wired.",
+            "Log in to the machines and discover how they are wired.",
             id="first-discover",
             priority=True,
         ),
@@ -231,7 +231,7 @@ class FirstScreen(DocumentedScreen):
         except LabError as exc:
             text, said, tone = "", str(exc), "bad"
         if finding.not_undone:
-            said, tone = f"not put back: {'; '.join(finding.not_undone)}", "bad"
+            said, tone = f"not restored: {'; '.join(finding.not_undone)}", "bad"
         self._show(report.describe_findings(finding.wiring, finding.proposal), text.splitlines(), finding)
         self._say(said, tone)
         self.refresh_bindings()

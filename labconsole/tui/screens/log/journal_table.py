@@ -89,7 +89,7 @@ class JournalTable(LineTable):
             self._put_cursor(self._keys[-1])
         here, least = f"{len(self._keys)} of {len(self._journal.entries)}", f"{self.least} or higher"
         dropped = self._journal.total - len(self._journal.entries)
-        lost = f"{dropped} older ones were dropped" if dropped else ""
+        lost = f"{dropped} older entries were dropped" if dropped else ""
         long = "following" if self.follow else "not following; press end or f to follow"
         short = "following" if self.follow else "not following"
         wordings = [

@@ -17,7 +17,7 @@ class CommandTable(LineTable):
     EMPTY = "No commands sent to this node yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("time", "time UTC", 10, right=False),
-        Column("op", "asked", 14, right=False, grow_to=17),
+        Column("op", "request", 14, right=False, grow_to=17),
         Column("took", "ms", 7),
         Column("outcome", "outcome", 10, right=False, grow_to=20),
         Column("text", "with", 12, right=False, grow_to=400),

@@ -99,10 +99,10 @@ class NodeDetails(Lines):
         """The holder of the node: another console, by its lease, or this one, by the last look."""
         other = self._holders().get(name)
         if other is not None:
-            return field("held by", other.describe(), width, "warn", rows=3)
+            return field("leased by", other.describe(), width, "warn", rows=3)
         if seen is None or not seen.own:
             return []
-        return field("held by", f"this console, for {seen.purpose or 'an unknown purpose'}", width, "muted", rows=3)
+        return field("leased by", f"this console, for {seen.purpose or 'an unknown purpose'}", width, "muted", rows=3)
 
     def _machine(self, facts: NodeFacts, width: int) -> Rows:
         rows = field("kernel", f"{_known(facts.kernel)}, {_known(facts.os)}", width)
@@ -125,7 +125,7 @@ class NodeDetails(Lines):
             )
         logins = seen.logins or []
         text = ", ".join(f"{each.user} on {each.line} from {each.host or 'here'}" for each in logins[:LOGINS_SHOWN])
-        rows += field("logins", text or "nobody", width, "warn" if logins else "muted")
+        rows += field("logins", text or "none", width, "warn" if logins else "muted")
         if seen.guests:
             text = ", ".join(f"{guest.name} (pid {guest.pid})" for guest in seen.guests[:GUESTS_SHOWN])
             more = f" and {len(seen.guests) - GUESTS_SHOWN} more" if len(seen.guests) > GUESTS_SHOWN else ""

@@ -131,7 +131,7 @@ class PlanDetails(Lines):
         if plan.of_guests is None:
             rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
         if plan.backgrounds != ("none",):
-            rows += field("beside", ", ".join(plan.backgrounds), width, "muted")
+            rows += field("2nd guest", ", ".join(plan.backgrounds), width, "muted")
         for number, rule in enumerate(plan.rules):
             rows += field("but" if number == 0 else "", rule, width, "muted")
         rows += field("order", f"{plan.order}, seed {plan.seed}", width, "muted")

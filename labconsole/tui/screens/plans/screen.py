@@ -103,7 +103,7 @@ class PlansScreen(ConsoleScreen):
             "n",
             "note",
             "Note",
-            "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
+            "Write a note on the plan on this testbed; leave it empty to remove it.",
             id="plan-note",
             changes=True,
             title="Write a note on the plan",
@@ -113,7 +113,7 @@ class PlansScreen(ConsoleScreen):
             "telemetry",
             "Telemetry",
             "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
-            "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",
+            "no mean but shows the unit under test's processor time per packet, and why packets were dropped.",
             id="plan-telemetry",
             title="Trials for telemetry, or the plan's own",
         ),
@@ -384,7 +384,7 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell("No plan is running.")
         elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
             execution.resume()
-            self.state.note(clock.wall_s(), f"plan {execution.plan.name} goes on")
+            self.state.note(clock.wall_s(), f"plan {execution.plan.name} resumes")
         else:
             execution.pause()
             self.state.note(clock.wall_s(), f"plan {execution.plan.name} pauses after this trial; the testbed is kept")

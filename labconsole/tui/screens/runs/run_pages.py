@@ -57,7 +57,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
         rows += field("note", note.text, width, "accent")
         rows += field("", f"{note.author}, {note.written_at[:19]}Z", width, "muted")
     rows += field(
-        "asked",
+        "requested",
         f"{r.platform}, {r.format_size()}, {r.sources} x {format_target_per_source(r.target_bps, r.frame)}, "
         f"background {r.background}, {r.duration_s:g} s, generator {r.generator}, observe {r.observe}",
         width,
@@ -132,13 +132,13 @@ def _background(record: RunRecord, width: int) -> list[Row]:
     if load is None:
         requested = record.requested.background
         return field(
-            "background", "none" if requested == "none" else f"{requested} asked for, not recorded", width, "muted"
+            "background", "none" if requested == "none" else f"{requested} requested, not recorded", width, "muted"
         )
     rows = field("background", load.kind, width)
     if load.guest is not None:
         where = "not pinned" if load.cpus is None else f"on CPU {load.cpus}"
         rows += field("  guest", f"{load.guest}, {where}", width)
-    for word, figures in (("asked", load.requested), ("achieved", load.achieved)):
+    for word, figures in (("requested", load.requested), ("achieved", load.achieved)):
         if figures:
             rows += field(f"  {word}", format_json(figures), width)
     for stream in load.streams:

@@ -34,7 +34,8 @@ from labconsole.tui.screens.runs.run_export import RunExport
 from labconsole.tui.screens.runs.run_list import MOST_ROWS, ROWS_AT_ONCE, RunList
 
 NOTHING_SAVED = (
-    "No runs saved yet. Press {go-bench} for the Bench, where they are taken, or {runs-crews} to see trials of guests."
+    "No runs saved yet. Press {go-bench} for the Bench, where they are measured, or {runs-crews} to see trials of "
+    "guests."
 )
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
 
@@ -163,7 +164,7 @@ class RunsScreen(CopyActionsScreen):
             "E",
             "crews",
             "Guests",
-            "Show the stored trials of guests, each or what all come to.",
+            "Show the stored trials of guests, each or a summary.",
             id="runs-crews",
             title="Stored trials of guests",
         ),
