@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
-from labconsole import experiments, plugins
+from labconsole import plugins
 from labconsole.contracts.experiment import Bench, Experiment, Stage, Step, StepRecord
+from labconsole.contracts.measured import MeasuredKind
 from labconsole.contracts.picture import StepPicture
 from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
@@ -27,15 +26,18 @@ def kinds(store: Any) -> tuple[Experiment, ...]:
     A plug-in's kind that cannot be used is left out; a plan that requests it reports the error. ``store`` keeps what
     the kinds measure.
     """
-    places = [path.parent.name for folder in experiments.__path__ for path in Path(folder).glob("*/steps.py")]
-    modules = [import_module(f"{experiments.__name__}.{name}.steps") for name in sorted(places)]
-    found: list[Experiment] = [module.EXPERIMENT(store) for module in modules]
+    found: list[Experiment] = [module.EXPERIMENT(store) for module in plugins.load_kind_files("steps").values()]
     for name in plugins.find_external_names(PACKAGE):
         try:
             found.append(PluginExperiment(name, load_experiment(name).EXPERIMENT(store)))
         except Exception as exc:  # a plug-in's error of any type must not affect the other kinds
             log.warning("%s", exc if isinstance(exc, plugins.PluginError) else _failed(name, exc))
     return tuple(found)
+
+
+def load_measured_kinds() -> tuple[MeasuredKind, ...]:
+    """Return what the kinds measure, for comparisons: ``MEASURED`` of each folder with ``measured.py``."""
+    return tuple(module.MEASURED for module in plugins.load_kind_files("measured").values())
 
 
 def find_plugin_hashes(plan: Plan, store: Any) -> list[str]:

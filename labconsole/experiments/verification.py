@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
 from typing import Any
 
-from labconsole import experiments, plugins
+from labconsole import plugins
 from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.plan.plugins import PACKAGE as OUTSIDE
 from labconsole.model.plan.plugins import load_experiment
@@ -37,10 +36,4 @@ def _module(kind: str) -> Any:
             return load_experiment(kind)
         except plugins.PluginError:  # the callers report it
             return None
-    name = f"{experiments.__name__}.{kind}.verify"
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as exc:
-        if exc.name not in {name, f"{experiments.__name__}.{kind}"}:
-            raise
-        return None
+    return plugins.load_kind_file(kind, "verify") if kind in plugins.find_kinds("verify") else None

@@ -65,13 +65,13 @@ def _values() -> dict[str, Sequence[str]]:
     """Values of options that the parser leaves to the command, where the options of one command follow its name. If an
     option takes several values, each is one.
     """
+    from labconsole.experiments.boot.plan import Start
+    from labconsole.experiments.flow.plan import Pattern
+    from labconsole.experiments.job.plan import Placing, Working
     from labconsole.lab.spec import KNOWN_PLATFORMS
     from labconsole.measure.groups import CONDITIONS
     from labconsole.model.design_point import BACKGROUNDS
     from labconsole.model.jobs import JOBS
-    from labconsole.model.plan.boots import Start
-    from labconsole.model.plan.flows import Pattern
-    from labconsole.model.plan.jobs import Placing, Working
     from labconsole.model.plan.search import FURTHER, PRESETS
     from labconsole.report.files import FORMATS
     from labconsole.report.reference import papers

@@ -107,7 +107,7 @@ def _advise_guests(
     from labconsole.cli.text.advice import guests_advice_lines
     from labconsole.engine.crew_step import load_by_hash
     from labconsole.experiments.advice import guests_advice
-    from labconsole.experiments.measured_kinds import load_measured_kinds
+    from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.experiments.units import report_units
 
     assert plan.of_guests is not None

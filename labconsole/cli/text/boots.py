@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.boot.record import BootRecord, GuestBootRecord, IdleSwitches
 from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.experiments.boot.summary import BootPointResult, BootsSummary
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.boot import BootRecord, GuestBootRecord, IdleSwitches
 from labconsole.report.effect_formatting import format_ratio
 from labconsole.report.formatting import format_noun_count
 from labconsole.text.cells import format_decimal

@@ -7,11 +7,11 @@ from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.experiments.flow.live_view import format_line_share
 from labconsole.experiments.flow.procedure import describe_receiver
 from labconsole.experiments.flow.quantities import quantities, sent_bps
+from labconsole.experiments.flow.record import FlowRecord, ReceiverRecord, RingGuestRecord, SenderRecord
 from labconsole.experiments.flow.report_data import describe_missing_result
 from labconsole.experiments.flow.script import reported_sent_s
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.flow import FlowRecord, ReceiverRecord, RingGuestRecord, SenderRecord
 from labconsole.model.weights import weights_text
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.formatting import format_mean

@@ -10,34 +10,34 @@ from labconsole.cli.text import boots, flows, jobs, routes
 from labconsole.cli.text.runs import format_verdict
 from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
+from labconsole.experiments.boot.plan import BootPoint
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.boot.summary_json import summary_json as boot_json
 from labconsole.experiments.flow.bare_host_comparison import summarize_compared
+from labconsole.experiments.flow.plan import FlowPoint
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.flow.summary_json import summary_json as flow_json
 from labconsole.experiments.job.live_view import format_times
+from labconsole.experiments.job.plan import JobPoint
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.summary_json import summary_json as job_json
+from labconsole.experiments.route.plan import RoutePoint, Target
+from labconsole.experiments.route.record import RECORD as ROUTE
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.steps import Routes
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.summary_json import summary_json as route_json
 from labconsole.experiments.units import report_units
-from labconsole.model.plan.boots import BootPoint
-from labconsole.model.plan.flows import FlowPoint
-from labconsole.model.plan.jobs import JobPoint
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.routes import RoutePoint, Target
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import RecordKind
-from labconsole.model.record.kinds.boot import KIND as BOOT
-from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.kinds.job import KIND as JOB
-from labconsole.model.record.kinds.route import KIND as ROUTE
-from labconsole.model.record.route import RouteRecord
 from labconsole.report.assembly import build_figures
 
 

@@ -6,12 +6,12 @@ from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import format_mib
 from labconsole.experiments.job.live_view import format_times
 from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.record import CopyRecord, DiskRecord, JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import CopyRecord, DiskRecord, JobRecord
 from labconsole.report.effect_formatting import format_effect
 
 MAX_COPIES = 20

@@ -6,11 +6,11 @@ import re
 
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.plan import format_target_pps
+from labconsole.experiments.route.record import RouteRecord, RouterRecord
 from labconsole.experiments.route.route_comparison import RouteComparison
 from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.plan.routes import format_target_pps
-from labconsole.model.record.route import RouteRecord, RouterRecord
 from labconsole.report.formatting import format_mean, format_noun_count
 from labconsole.text.cells import format_decimal
 

@@ -15,13 +15,13 @@ from labconsole.errors import MeasurementError, TooLittleMemory
 from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, latest_s, mark_zero_ns
 from labconsole.experiments.boot.live_view import guests_started
 from labconsole.experiments.boot.measurement import QUIET_S, BootMeasurement, BootObservation
+from labconsole.experiments.boot.plan import BootFactors, BootPoint
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord, BootRequested
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
 from labconsole.experiments.boot.verdict import judge
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.boots import BootFactors, BootPoint
-from labconsole.model.record.boot import BootRecord, BootRequested
-from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
 from labconsole.verdict.reasons import reason

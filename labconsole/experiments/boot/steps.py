@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_step import build_step, filter_trials, find_refusals, load_by_hash
 from labconsole.errors import ConfigError
+from labconsole.experiments.boot.plan import BootPoint, BootTrial, boot_hash
+from labconsole.experiments.boot.record import BOOT_FORMAT, BootRecord
+from labconsole.experiments.boot.record import RECORD as BOOT
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.boots import BootPoint, BootTrial, boot_hash
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.boot import BOOT_FORMAT, BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
 
 if TYPE_CHECKING:
     from labconsole.experiments.boot.procedure import BootStep, BootStore

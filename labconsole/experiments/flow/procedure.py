@@ -16,9 +16,12 @@ from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.base import FlowObservation
 from labconsole.experiments.flow.disk import build_disk_observation
 from labconsole.experiments.flow.live_view import MOST_NAMED, build_picture, format_line_share, format_losses
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import derive_shared_time, line_bps, start_skew_s
 from labconsole.experiments.flow.receive_measurement import ReceiveMeasurement, ReceiveObservation
 from labconsole.experiments.flow.receive_results import build_receiver, build_source, receive_skew_s, sum_received
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord, FlowRequested, ReceiverRecord
 from labconsole.experiments.flow.ring import build_ring, ring_busy_s, ring_sum
 from labconsole.experiments.flow.ring_measurement import RingMeasurement, RingObservation
 from labconsole.experiments.flow.send_measurement import SendMeasurement, SendObservation
@@ -32,9 +35,6 @@ from labconsole.experiments.flow.weights import derive_weights, link_bps
 from labconsole.experiments.flow.window import build_flows, build_sender, build_sink
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.flow import FlowRecord, FlowRequested, ReceiverRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.units import format_rate_bps
 from labconsole.verdict.crew_trial import judged

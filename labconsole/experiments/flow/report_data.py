@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.contracts.report import Cell
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.flow import FlowRecord
 from labconsole.report.formatting import format_mean
 from labconsole.report.material import Material
 

@@ -16,13 +16,13 @@ from labconsole.engine.crew_step import (
     require_program,
 )
 from labconsole.errors import ConfigError
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint, FlowTrial, flow_hash
 from labconsole.experiments.flow.rates import line_frames_bps
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.flows import FlowFactors, FlowPoint, FlowTrial, flow_hash
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.units import format_rate_bps, format_target
 
 if TYPE_CHECKING:

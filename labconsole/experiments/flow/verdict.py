@@ -21,10 +21,7 @@ from labconsole.experiments.flow.rates import (
     sent_for_s,
 )
 from labconsole.experiments.flow.receive_verdict import receive_reasons
-from labconsole.experiments.flow.ring import ring_reasons
-from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
-from labconsole.model.record.crew_trial import ProgramRecord
-from labconsole.model.record.flow import (
+from labconsole.experiments.flow.record import (
     BackgroundDiskRecord,
     FlowRequested,
     ReceiverRecord,
@@ -35,6 +32,9 @@ from labconsole.model.record.flow import (
     SourceRecord,
     WeightsRecord,
 )
+from labconsole.experiments.flow.ring import ring_reasons
+from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.crew_trial import sink_reasons

@@ -24,13 +24,13 @@ from labconsole.experiments.job.disk_verdict import disk_notes
 from labconsole.experiments.job.link_limit import is_network_job, link_notes, slowest_link_bps
 from labconsole.experiments.job.live_view import build_picture_guests, build_uniform_guests, format_times
 from labconsole.experiments.job.measurement import JobMeasurement, JobObservation
+from labconsole.experiments.job.plan import JobFactors, JobPoint
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.record import JobRecord, JobRequested
 from labconsole.experiments.job.verdict import clock_notes, judge
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.jobs import JobFactors, JobPoint
-from labconsole.model.record.job import JobRecord, JobRequested
-from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
 from labconsole.verdict.observations import TrialObservations

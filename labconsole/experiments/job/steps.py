@@ -15,12 +15,12 @@ from labconsole.engine.crew_step import (
     require_program,
 )
 from labconsole.errors import ConfigError
+from labconsole.experiments.job.plan import JobPoint, JobTrial, job_hash
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.record import JobRecord
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.jobs import JobPoint, JobTrial, job_hash
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.job import JobRecord
-from labconsole.model.record.kinds.job import KIND as JOB
 
 if TYPE_CHECKING:
     from labconsole.experiments.job.procedure import JobStep, JobStore

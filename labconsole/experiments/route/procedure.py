@@ -15,14 +15,14 @@ from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.route.addresses import router
 from labconsole.experiments.route.live_view import build_picture, describe_result
 from labconsole.experiments.route.measurement import RouteMeasurement, RouteObservation
+from labconsole.experiments.route.plan import BIN_S, RouteFactors, RoutePoint
 from labconsole.experiments.route.rates import ArrivedPackets, derive_joint_forwarding, start_skew_s
+from labconsole.experiments.route.record import RECORD as ROUTE
+from labconsole.experiments.route.record import RouteRecord, RouteRequested
 from labconsole.experiments.route.verdict import judge
 from labconsole.experiments.route.window import RX, arrived, build_router, build_sink, counted, derive_processor_use
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
-from labconsole.model.record.kinds.route import KIND as ROUTE
-from labconsole.model.record.route import RouteRecord, RouteRequested
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences

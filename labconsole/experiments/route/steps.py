@@ -15,12 +15,12 @@ from labconsole.engine.crew_step import (
     require_program,
 )
 from labconsole.errors import ConfigError
+from labconsole.experiments.route.plan import RoutePoint, RouteTrial, format_target_pps, route_hash
+from labconsole.experiments.route.record import RECORD as ROUTE
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.model.design_point import PREAMBLE_AND_GAP_BYTES
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.routes import RoutePoint, RouteTrial, format_target_pps, route_hash
-from labconsole.model.record.kinds.route import KIND as ROUTE
-from labconsole.model.record.route import RouteRecord
 from labconsole.units import format_rate_bps
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.route.record import RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.model.design_point import FCS_BYTES
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.route import RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port

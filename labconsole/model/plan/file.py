@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
 
+from labconsole.experiments.boot.plan import BootFactors
+from labconsole.experiments.flow.plan import FlowFactors
+from labconsole.experiments.job.plan import JobFactors, JobWish
+from labconsole.experiments.route.plan import RouteFactors
 from labconsole.model.design_point import BACKGROUNDS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
 from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, PacketTiming
-from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
-from labconsole.model.plan.flows import FlowFactors
-from labconsole.model.plan.jobs import JobFactors, JobWish
-from labconsole.model.plan.routes import RouteFactors
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances

@@ -15,6 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from labconsole.errors import ConfigError
+from labconsole.experiments.boot.plan import BootFactors, PlannedBoots
+from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows
+from labconsole.experiments.job.plan import JobFactors, PlannedJobs
+from labconsole.experiments.route.plan import PlannedRoutes, RouteFactors
 from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming
 from labconsole.model.plan.blocks import (
@@ -26,15 +30,11 @@ from labconsole.model.plan.blocks import (
     planned_set_ups,
     references,
 )
-from labconsole.model.plan.boots import BootFactors, PlannedBoots
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
-from labconsole.model.plan.flows import FlowFactors, PlannedFlows
-from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import ListedPoint, find_matrix_factors
-from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
 from labconsole.model.record.run import Fixed, PlanRef, Role
 from labconsole.model.tolerances import Tolerances

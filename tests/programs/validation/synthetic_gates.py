@@ -15,10 +15,10 @@ import numpy as np
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
 from labconsole.contracts.measured import MeasuredTrial, MeasuredValue
-from labconsole.experiments.measured_kinds import load_measured_kinds
+from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.experiments.route.measured import FORWARDED
+from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.measure.admission import Admission
-from labconsole.model.record.kinds.route import KIND
 from labconsole.report.changes import Side, find_changes
 from labconsole.report.digest import Digest
 from labconsole.report.gate import judge_gate

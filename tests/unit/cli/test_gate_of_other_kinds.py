@@ -13,7 +13,7 @@ import pytest
 
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
-from labconsole.experiments.measured_kinds import load_measured_kinds
+from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Verdict

@@ -15,14 +15,14 @@ from labconsole.cli.text.boots import boot_lines, summary_lines
 from labconsole.errors import Aborted
 from labconsole.experiments.boot.idle_switches import measure_idle, quiet_time
 from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.boot.plan import BootPoint
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan.boots import BootPoint
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
 from labconsole.store.open import open_store
 from support.boot_records import boot_data, boot_record
 from support.job_records import drawn_at

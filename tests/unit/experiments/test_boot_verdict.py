@@ -10,10 +10,10 @@ from labconsole.cli.text.boots import boot_lines
 from labconsole.contracts.crew import HypervisorWord, StandingMember
 from labconsole.experiments.boot.derived_values import memory_used
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading
+from labconsole.experiments.boot.record import MemoryUse
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes, resolution_s
 from labconsole.experiments.boot.verdict import judge
 from labconsole.experiments.boot.verify import recompute_boot
-from labconsole.model.record.boot import MemoryUse
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observations import TrialObservations
 from support.boot_records import MIB, boot_data, boot_record

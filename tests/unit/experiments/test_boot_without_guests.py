@@ -11,13 +11,13 @@ import pytest
 from labconsole.cli.text.boots import boot_lines
 from labconsole.errors import LabError, MeasurementError, NodeError, TooLittleMemory
 from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
 from support.absent_guests import Bench, Stage
 from support.boot_records import boot_data, boot_record
 from support.testbeds import GOOD

@@ -15,17 +15,17 @@ from labconsole.cli.text.guest_kinds import FLOWS_VIEW, ROUTES_VIEW
 from labconsole.cli.text.routes import route_lines
 from labconsole.errors import Aborted, AgentError, GuestLacks, LabError, MeasurementError, TooLittleMemory
 from labconsole.experiments.flow.measured import MEASURED as FLOWS_MEASURED
+from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.steps import EXPERIMENT as FLOWS
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.route.measured import MEASURED as ROUTES_MEASURED
+from labconsole.experiments.route.record import RECORD as ROUTE
 from labconsole.experiments.route.steps import EXPERIMENT as ROUTES
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.store.open import open_store
 from support.absent_guests import Bench, Stage
 from support.flow_records import flow_record

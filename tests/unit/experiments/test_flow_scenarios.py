@@ -17,7 +17,10 @@ from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, disk_reasons
 from labconsole.experiments.flow.limiters import build_rate_limit
 from labconsole.experiments.flow.live_view import SendingWatch, SharingWatch, build_moments, build_picture
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint, flow_hash, flow_points
 from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, WeightsRecord
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.units.paper_comparison import weighed_topic
 from labconsole.experiments.flow.verify import recompute_flow
@@ -31,10 +34,7 @@ from labconsole.experiments.flow.weights import (
 )
 from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
-from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.flow import FlowRecord, LimiterRecord, WeightsRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
 from labconsole.network.rate_limits import RateLimit
 from labconsole.network.shared_queue import SharedQueue

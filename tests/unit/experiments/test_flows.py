@@ -15,6 +15,7 @@ from labconsole.cli.text.guest_kinds import FLOWS_VIEW
 from labconsole.experiments.flow.base import FlowMeasurement
 from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, build_rate_limit, read_credit, read_limiters
 from labconsole.experiments.flow.live_view import SendingWatch
+from labconsole.experiments.flow.plan import FlowFactors
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.rates import HEADER_BYTES, derive_shared_time, line_bps
 from labconsole.experiments.flow.report_data import plain
@@ -22,7 +23,6 @@ from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answe
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verdict import derive_reasons
 from labconsole.experiments.flow.verify import recompute_flow
-from labconsole.model.plan.flows import FlowFactors
 from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.weights import WeightSteps

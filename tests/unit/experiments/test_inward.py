@@ -13,14 +13,14 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines, summary_lines
 from labconsole.experiments.flow.live_view import INTO, SendingWatch, build_picture
+from labconsole.experiments.flow.plan import FlowFactors, FlowTrial, flow_hash, flow_points
 from labconsole.experiments.flow.procedure import derive_offered_bps, describe_result
 from labconsole.experiments.flow.receive import ReceivingGuest, build_stream, parse_processes, read_counts
 from labconsole.experiments.flow.receive_results import ledger
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
-from labconsole.model.plan.flows import FlowFactors, FlowTrial, flow_hash, flow_points
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.store.open import open_store
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled

@@ -18,10 +18,10 @@ from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import NodeLost
 from labconsole.experiments.job.procedure import JobStep
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.job import JobRecord
 from support.job_records import taken
 from support.search_script import Script, Store
 

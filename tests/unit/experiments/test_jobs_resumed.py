@@ -16,10 +16,10 @@ from labconsole.engine.crew_step import (
 )
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.steps import Boots
+from labconsole.experiments.job.plan import JobFactors, PlannedJobs
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
-from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.job import JobRecord
 from labconsole.model.record.run import Verdict
 from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.store.open import open_store
 from support.job_records import taken
 

@@ -10,12 +10,12 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
+from labconsole.experiments.flow.plan import FlowFactors, FlowTrial, flow_hash, flow_points
+from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.ring import RingGuest, RingWindow, build_ring, ring_sum
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.measure.counts import CounterSample
-from labconsole.model.plan.flows import FlowFactors, FlowTrial, flow_hash, flow_points
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.store.open import open_store
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.guests import AskedGuest, AskedGuests

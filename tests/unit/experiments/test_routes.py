@@ -22,15 +22,15 @@ from labconsole.errors import GuestLacks
 from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.loading import LoadResult, RouteLoad, _read, load_line
 from labconsole.experiments.route.measurement import RouteMeasurement
+from labconsole.experiments.route.plan import RouteFactors, format_target_pps, route_points
 from labconsole.experiments.route.points import lost_inside_ratio
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.experiments.route.window import Router, derive_processor_use
 from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import equivalence_p
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.routes import RouteFactors, format_target_pps, route_points
-from labconsole.model.record.route import RouteRecord
 from labconsole.model.record.run import Reason, Verdict
 from support.route_records import route_record
 

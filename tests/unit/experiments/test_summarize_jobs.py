@@ -10,8 +10,8 @@ import pytest
 
 from labconsole.cli.text.jobs import summary_lines
 from labconsole.experiments.job.live_view import format_times
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import summarize_jobs
-from labconsole.model.record.job import JobRecord
 from support.job_records import taken
 from support.measured_sides import unseen
 

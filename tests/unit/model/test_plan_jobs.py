@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import ConfigError
+from labconsole.experiments.job.plan import JobFactors, JobTrial, PlannedJobs, job_hash, points
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.crews import schedule
-from labconsole.model.plan.jobs import JobFactors, JobTrial, PlannedJobs, job_hash, points
 from labconsole.model.plan.loader import load_plan
 from support.fake_session import make_inventory
 

@@ -49,7 +49,7 @@ def add_kind(kinds: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import BOOTS_VIEW
-    from labconsole.model.plan.boots import BootFactors
+    from labconsole.experiments.boot.plan import BootFactors
 
     if args.list or args.show or args.summary:
         return show_stored(args, BOOTS_VIEW)

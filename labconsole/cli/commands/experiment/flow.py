@@ -97,7 +97,7 @@ def add_kind(kinds: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import FLOWS_VIEW
-    from labconsole.model.plan.flows import FlowFactors
+    from labconsole.experiments.flow.plan import FlowFactors
     from labconsole.model.weights import WeightSteps
 
     if args.list or args.show or args.summary:

@@ -69,7 +69,7 @@ def _jobs_epilog() -> str:
 def run(args: argparse.Namespace) -> int:
     """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import JOBS_VIEW
-    from labconsole.model.plan.jobs import JobFactors
+    from labconsole.experiments.job.plan import JobFactors
 
     if args.list or args.show or args.summary:
         return show_stored(args, JOBS_VIEW)

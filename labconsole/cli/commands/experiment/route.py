@@ -65,7 +65,7 @@ def add_kind(kinds: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import ROUTES_VIEW
-    from labconsole.model.plan.routes import RouteFactors
+    from labconsole.experiments.route.plan import RouteFactors
 
     if args.list or args.show or args.summary:
         return show_stored(args, ROUTES_VIEW)

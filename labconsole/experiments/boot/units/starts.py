@@ -15,10 +15,10 @@ from labconsole.contracts.report import (
     ReportUnit,
     Table,
 )
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_caption, build_mark
 from labconsole.report.effect_formatting import format_ratio

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.experiments.flow.bare_host_comparison import WAYS
 from labconsole.experiments.flow.cost import NOT_RECORDED, unknown_because
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.report_data import describe_missing_result, format_set_up_mean, interval
 from labconsole.experiments.flow.summary import summarize_flows
-from labconsole.model.record.flow import FlowRecord
 from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
 from labconsole.report.formatting import format_noun_count
 from labconsole.report.material import Material

@@ -7,12 +7,12 @@ from textual.widget import Widget
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.step_view import StepState
+from labconsole.experiments.boot.plan import PlannedBoots
+from labconsole.experiments.flow.plan import PlannedFlows
+from labconsole.experiments.job.plan import PlannedJobs
+from labconsole.experiments.route.plan import PlannedRoutes, format_target_pps
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.boots import PlannedBoots
-from labconsole.model.plan.flows import PlannedFlows
-from labconsole.model.plan.jobs import PlannedJobs
 from labconsole.model.plan.plan import Plan, PlannedOfGuests
-from labconsole.model.plan.routes import PlannedRoutes, format_target_pps
 from labconsole.text.cells import format_duration, format_rounded
 from labconsole.tui.console.plan_text import step_noun
 

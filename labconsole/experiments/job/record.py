@@ -10,9 +10,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds, TimekeeperRecord
+from labconsole.model.record.crew_trial import (
+    Bytes,
+    CrewTrialRef,
+    EmptyJobs,
+    Guests,
+    Ns,
+    ProgramRecord,
+    Seconds,
+    TimekeeperRecord,
+)
 from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 
@@ -70,14 +79,6 @@ class CopyRecord(StrictModel):
     def time_s(self) -> float | None:
         """``seconds`` for display, or None if a failed job ended sooner than an empty one: its time is unknown."""
         return self.seconds if self.seconds is not None and self.seconds > 0 else None
-
-
-class EmptyJobs(StrictModel):
-    """Jobs that do nothing, in the same crew before its first trial: the time of marks and shell."""
-
-    each_s: tuple[Seconds, ...]
-    mean_s: Seconds
-    sd_s: Seconds
 
 
 class GuestDiskBytes(StrictModel):
@@ -147,3 +148,14 @@ class JobRecord(ExperimentRecord):
     environment: Environment
     status: Literal["done", "failed"]
     failure: str | None = None
+
+
+RECORD = RecordKind(
+    name="job",
+    plural="jobs",
+    record=JobRecord,
+    format=JOB_FORMAT,
+    columns=lambda record: columns_of(record.job_id, record),
+    run_ids=lambda record: [],
+    measured=lambda record: {"seconds": [copy.seconds for copy in record.copies]},
+)

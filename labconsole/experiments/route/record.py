@@ -12,7 +12,7 @@ from pydantic import Field
 
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, Seconds
 from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 
@@ -146,3 +146,14 @@ class RouteRecord(ExperimentRecord):
     def timekeeper(self) -> RouteSinkRecord | None:
         """The timekeeper: the sink."""
         return self.sink
+
+
+RECORD = RecordKind(
+    name="route",
+    plural="routes",
+    record=RouteRecord,
+    format=ROUTE_FORMAT,
+    columns=lambda record: columns_of(record.route_id, record),
+    run_ids=lambda record: [],
+    measured=lambda record: {"forwarded_pps": [router.forwarded_pps for router in record.routers]},
+)

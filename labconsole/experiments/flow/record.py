@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds
 from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import Weights, WeightSteps
@@ -336,3 +336,18 @@ class FlowRecord(ExperimentRecord):
     def timekeeper(self) -> SinkRecord | None:
         """The timekeeper: the sink."""
         return self.sink
+
+
+RECORD = RecordKind(
+    name="flow",
+    plural="flows",
+    record=FlowRecord,
+    format=FLOW_FORMAT,
+    columns=lambda record: columns_of(record.flow_id, record),
+    run_ids=lambda record: [],
+    measured=lambda record: {
+        "sent_payload_bps": [each.payload_bps for each in record.senders],
+        "read_payload_bps": [each.payload_bps for each in record.receivers],
+        "ring_out_bps": [each.out_bps for each in record.ring],
+    },
+)

@@ -10,9 +10,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, Seconds, TimekeeperRecord
+from labconsole.model.record.crew_trial import (
+    Bytes,
+    CrewTrialRef,
+    GuestEntry,
+    Guests,
+    Ns,
+    Seconds,
+    TimekeeperRecord,
+)
 from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 
@@ -43,20 +51,6 @@ class ClockRelation(StrictModel):
     timekeeper_error_ns: Ns
     timekeeper_monotonic_ns: Ns
     timekeeper_wall_ns: Ns
-
-
-class GuestEntry(StrictModel):
-    """How the console entered an installed guest. ``tries``: attempts to enter, including the successful one;
-    ``gap_s``: from the start of the last failed attempt to that of the successful one, which bounds how much earlier
-    the guest may have been up, or None if the first one succeeded. ``mark_tries``: its pings, a second each, until it
-    found the timekeeper, or None if not reported. ``joined_s``: from its start command until its NIC was on
-    labconsole's bridge, before which no mark arrives, or None for the operator's bridge.
-    """
-
-    tries: Annotated[int, Field(ge=1)]
-    gap_s: Annotated[float, Field(ge=0)] | None
-    mark_tries: Annotated[int, Field(ge=1)] | None
-    joined_s: Annotated[float, Field(ge=0)] | None
 
 
 class GuestBootRecord(StrictModel):
@@ -178,3 +172,18 @@ class BootRecord(ExperimentRecord):
     environment: Environment
     status: Literal["done", "failed"]
     failure: str | None = None
+
+
+RECORD = RecordKind(
+    name="boot",
+    plural="boots",
+    record=BootRecord,
+    format=BOOT_FORMAT,
+    columns=lambda record: columns_of(record.boot_id, record),
+    run_ids=lambda record: [],
+    measured=lambda record: {
+        "startup_s": [each.mark_s for each in record.guests],
+        "ready_s": [each.ready_s for each in record.guests],
+        "used_bytes": [None if record.memory is None else record.memory.used_bytes],
+    },
+)
