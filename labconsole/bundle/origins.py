@@ -145,7 +145,7 @@ def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tel
     """Check that every trial matches what its plan requests at its point."""
     for record in records:
         place = record.plan
-        if plan.of_guests is None or plan.of_guests.find_hash(place.point, place.block, place.repetition) != place.hash:
+        if plan.guests is None or plan.guests.find_hash(place.point, place.block, place.repetition) != place.hash:
             tell(f"{name}: does not ask for the trial that began at {record.started_at}, at point {place.point}")
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from labconsole.contracts.crew import CrewOffer
-from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
+from labconsole.contracts.crew import CrewMember, CrewOffer
+from labconsole.contracts.experiment import Bench, ExperimentStore, Stage, Step, StepRecord
 from labconsole.errors import Aborted, ConfigError, GuestLacks, MeasurementError
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.inventory import Inventory
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
 from labconsole.model.plan.execution_options import Retry
 from labconsole.model.plan.plan import Plan
@@ -25,6 +26,7 @@ from labconsole.model.record.kind import ExperimentRecord, RecordKind
 from labconsole.model.record.run import InForce, Verdict
 from labconsole.model.record.summary import RunFilter
 from labconsole.model.record.verdict_codes import WEIGHT
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances
 
 MAX_HASHES_PER_QUERY = 5000
@@ -33,13 +35,14 @@ MAX_HASHES_PER_QUERY = 5000
 SOME_CPUS = (0,)
 """Placeholder for the UUT's CPUs until they are read; whether guests can be pinned does not depend on numbers."""
 
+F = TypeVar("F", bound=StrictModel)
 P = TypeVar("P", bound=CrewPoint)
 R = TypeVar("R", bound=ExperimentRecord)
-S = TypeVar("S")
+T = TypeVar("T", bound="CrewStep[Any, Any, Any]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrewStep(ABC, Generic[P, R]):
+class CrewStep(ABC, Generic[F, P, R]):
     """One trial of a plan. ``request``: the testbed it needs, as a design point without a load."""
 
     kind: ClassVar[RecordKind[Any]]
@@ -54,6 +57,7 @@ class CrewStep(ABC, Generic[P, R]):
     hash: str
     plan_name: str
     store: ExperimentStore[R]
+    factors: F
     tolerances: Tolerances = field(default_factory=Tolerances)
     retry: Retry = field(default_factory=Retry)
     seed: int = 0
@@ -124,6 +128,10 @@ class CrewStep(ABC, Generic[P, R]):
             ) from exc
 
     @abstractmethod
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """Its guests. ``cpus``: of the UUT, to place them on (see choose_cpu()); empty if they are not placed."""
+
+    @abstractmethod
     async def attempt(self, bench: Bench, attempt: int) -> R:
         """Run one attempt, from 1. Raises MeasurementError if it gave no record and may be repeated."""
 
@@ -177,14 +185,73 @@ class CrewStep(ABC, Generic[P, R]):
         )
 
 
+class CrewExperiment(ABC, Generic[F, P, R]):
+    """A kind of experiment with guests (contracts/experiment.py): each trial of its plans is a step."""
+
+    kind: ClassVar[RecordKind[Any]]
+
+    def __init__(self, store: ExperimentStore[R]) -> None:
+        self.store = store
+
+    @abstractmethod
+    def step_class(self) -> type[CrewStep[F, P, R]]:
+        """The class of its steps. Importing it takes time, which only plans of this kind should cost."""
+
+    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[CrewStep[F, P, R]]:
+        """Every trial of a plan that is resolved for its testbed, or ``only`` on the platforms of these points."""
+        guests = plan.guests
+        if guests is None or guests.kind != self.kind.name:
+            return []
+        salted, make = replace(guests, salt=salt or guests.salt), self.step_class()
+        at = {point.request.platform: point.request.loadless() for point in plan.points}
+        return [
+            make(
+                trial=trial,
+                request=at[trial.point.platform],
+                hash=salted.hash_of(trial),
+                plan_name=plan.name,
+                store=self.store,
+                factors=guests.factors,
+                tolerances=plan.tolerances,
+                settle_s=plan.settle_s,
+                retry=plan.retry,
+                seed=plan.seed,
+                set_ups=guests.set_ups,
+                repetitions=guests.repetitions,
+                attempts=plan.max_redo + 1,
+                margin_ratio=plan.margin_ratio,
+                plan_hash=None if plan.ad_hoc else plan.hash(),
+            )
+            for trial in filter_trials(plan, guests.trials, only)
+        ]
+
+    def stored(self, steps: Sequence[CrewStep[F, P, R]], testbed_fingerprint: str) -> Mapping[str, R]:
+        """See load_usable_records()."""
+        return load_usable_records(self.store, self.kind, steps, testbed_fingerprint)
+
+    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[Step, R]]:
+        """Empty: earlier trials are shown with the results."""
+        return []
+
+    def refuse(
+        self, steps: Sequence[CrewStep[F, P, R]], plan: Plan, inventory: Inventory, stage: Stage
+    ) -> Mapping[str, ConfigError]:
+        """The steps that a platform cannot run, with reasons. See find_refusals()."""
+        return find_refusals(steps, lambda step: self.check(step, inventory, stage))
+
+    def check(self, step: CrewStep[F, P, R], inventory: Inventory, stage: Stage) -> None:
+        """Raise ConfigError if this testbed cannot run the step, which others at the same point share."""
+        stage.offer(step.trial.point.platform, step.members(SOME_CPUS))
+
+
 def filter_trials(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
     """The trials on the platforms of these points of the plan, or all if ``only`` is None."""
     platforms = {point.request.platform for point in plan.points if only is None or point.index in only}
     return [trial for trial in trials if trial.point.platform in platforms]
 
 
-def find_refusals(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
-    """The steps at whose point ``refuse`` raises ConfigError, by hash. Raises the first error if that is every step."""
+def find_refusals(steps: Sequence[T], check: Callable[[T], None]) -> dict[str, ConfigError]:
+    """The steps at whose point ``check`` raises ConfigError, by hash. Raises the first error if that is every step."""
     at: dict[int, ConfigError | None] = {}
     found: dict[str, ConfigError] = {}
     for step in steps:
@@ -192,7 +259,7 @@ def find_refusals(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]
         if point.index not in at:
             at[point.index] = None
             try:
-                refuse(point)
+                check(step)
             except ConfigError as exc:
                 at[point.index] = exc
         if (problem := at[point.index]) is not None:
@@ -224,31 +291,6 @@ def describe_refusals(steps: Iterable[Step], refusals: Mapping[str, ConfigError]
     ]
 
 
-def build_step(
-    make: Callable[..., S], plan: Plan, trial: CrewTrial[P], hash_of: Callable[[CrewTrial[P]], str], **own: Any
-) -> S:
-    """Build the step of a plan that is resolved for its testbed, from common fields and the kind's ``own``."""
-    requested = plan.of_guests
-    assert requested is not None
-    at = {point.request.platform: point for point in plan.points}
-    return make(
-        trial=trial,
-        request=at[trial.point.platform].request.loadless(),
-        hash=hash_of(trial),
-        plan_name=plan.name,
-        tolerances=plan.tolerances,
-        settle_s=plan.settle_s,
-        retry=plan.retry,
-        seed=plan.seed,
-        set_ups=requested.set_ups,
-        repetitions=requested.repetitions,
-        attempts=plan.max_redo + 1,
-        margin_ratio=plan.margin_ratio,
-        plan_hash=None if plan.ad_hoc else plan.hash(),
-        **own,
-    )
-
-
 def load_by_hash(
     store: ExperimentStore[R], kind: RecordKind[R], hashes: Sequence[str], testbed_fingerprint: str
 ) -> Iterator[R]:
@@ -262,7 +304,7 @@ def load_by_hash(
 def load_usable_records(
     store: ExperimentStore[R],
     kind: RecordKind[R],
-    steps: Sequence[CrewStep[Any, R]],
+    steps: Sequence[CrewStep[Any, Any, R]],
     testbed_fingerprint: str,
     another: Callable[[R], bool] = lambda record: False,
 ) -> dict[str, R]:
@@ -290,9 +332,9 @@ def load_usable_records(
     }
 
 
-def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, int]) -> None:
+def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any, Any]], tried: Mapping[str, int]) -> None:
     """``steps``: of crews that lack trials; ``tried``: the number of repetitions requested when each was taken."""
-    lacking: dict[tuple[object, int], list[CrewStep[Any, Any]]] = {}
+    lacking: dict[tuple[object, int], list[CrewStep[Any, Any, Any]]] = {}
     for each in steps:
         lacking.setdefault((each.trial.point.crew, each.trial.block), []).append(each)
     for (_, block), of_crew in lacking.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from labconsole import experiments, plugins
-from labconsole.contracts.report import ReportUnit
+from labconsole.contracts.report import Figure, ReportUnit
+from labconsole.report.assembly import build_figures
 from labconsole.report.material import Material, Unit
 
 ENTRY_POINT_GROUP = "units"
@@ -35,6 +37,11 @@ def report_units(of: str | None = None, *, outside: bool = True) -> list[Unit]:
             for file in iter_modules(package.__path__, f"{package.__name__}."):
                 found += import_module(file.name).UNITS
     return found if of is not None or not outside else [*found, *_find_plugin_units({unit.name for unit in found})]
+
+
+def build_kind_figures(kind: str, records: Sequence[Any]) -> list[Figure]:
+    """Return the figures of a report on these records of one kind alone."""
+    return build_figures(kind, records, report_units(kind))
 
 
 def load_units(name: str) -> tuple[Unit, ...]:

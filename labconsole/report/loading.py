@@ -372,7 +372,7 @@ def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
     """The points that these plans request, whether there is a run of them or not."""
     found = []
     for plan in plans:
-        if plan.of_guests is not None:
+        if plan.guests is not None:
             continue  # its points are of another kind
         set_ups = plan.set_ups or 1
         for point in plan.points:

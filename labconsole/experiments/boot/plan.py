@@ -5,12 +5,10 @@ A point is a number of guests started at once on a platform, cold or hot. Every 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,7 +18,6 @@ from labconsole.model.strict_model import StrictModel
 Start = Literal["cold", "hot"]
 """cold: nothing of the guests' files is in the UUT's page cache; hot: all of them are."""
 
-HASH_PREFIX = "boot-"
 LONGEST_S = 1800
 """Maximum time an agent waits for a guest (wire/guests.py)."""
 
@@ -65,16 +62,26 @@ BootTrial = CrewTrial[BootPoint]
 class PlannedBoots(PlannedCrews[BootFactors, BootPoint]):
     """A plan's guest boots: ``set_ups`` times ``repetitions`` trials at every point."""
 
-    noun: ClassVar[str] = "boot"
+    kind: ClassVar[str] = "boot"
+    Factors = BootFactors
 
     @cached_property
     def points(self) -> tuple[BootPoint, ...]:
         """The full cross product."""
         return boot_points(self.factors, self.platforms)
 
-    def hash_of(self, trial: CrewTrial[BootPoint]) -> str:
-        """See boot_hash()."""
-        return boot_hash(self.factors, trial, self.salt)
+    def meaning_of(self, point: BootPoint) -> dict[str, Any]:
+        """See PlannedCrews."""
+        return {
+            "version": 1,
+            "point": [point.platform, point.guests, point.start],
+            "crew": [self.factors.memory_mib],
+        }
+
+    def describe(self) -> list[tuple[str, str]]:
+        """See PlannedCrews."""
+        guests = ", ".join(str(number) for number in self.factors.guests)
+        return [("starts", f"of {guests} guests; {', '.join(self.factors.start)}")]
 
 
 def boot_points(factors: BootFactors, platforms: Sequence[str]) -> tuple[BootPoint, ...]:
@@ -87,14 +94,4 @@ def boot_points(factors: BootFactors, platforms: Sequence[str]) -> tuple[BootPoi
     return tuple(found)
 
 
-def boot_hash(factors: BootFactors, trial: BootTrial, salt: str = "") -> str:
-    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes."""
-    point = trial.point
-    meaning = {
-        "version": 1,
-        "point": [point.platform, point.guests, point.start],
-        "crew": [factors.memory_mib],
-        "trial": [trial.block, trial.repetition],
-        "salt": salt,
-    }
-    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+PLANNED = PlannedBoots

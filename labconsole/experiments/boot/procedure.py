@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import CrewMember
-from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.experiment import Bench, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.crew_measurement import build_empty_observations
-from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import MeasurementError, TooLittleMemory
 from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, latest_s, mark_zero_ns
@@ -30,17 +30,17 @@ from labconsole.wire.version import __version__
 USUAL_START_S = 5.0
 """The assumed start-up time of a guest, for estimates."""
 
-BootStore = ExperimentStore[BootRecord]
-"""The store for boot trials."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BootStep(CrewStep[BootPoint, BootRecord]):
+class BootStep(CrewStep[BootFactors, BootPoint, BootRecord]):
     """One boot trial of a plan: a step."""
 
     kind = BOOT
     set_up_shared = False
-    factors: BootFactors
+
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """See CrewStep. They are never placed."""
+        return tuple(build_member(number, self.factors.memory_mib) for number in range(self.trial.point.guests))
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """Return an estimate. The trial has two quiet times: before the start, and once all guests are up."""
@@ -52,7 +52,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
 
     async def attempt(self, bench: Bench, attempt: int) -> BootRecord:
         """Take one attempt, see CrewStep. Raises NodeError for what the platform does not support."""
-        members = boot_members(self.trial.point, self.factors)
+        members = self.members(())
         turn = f"{self.hash}/{attempt}"
         try:
             seen = await BootMeasurement(self.trial.point, self.factors.limit_s, members, bench, turn).take()
@@ -163,16 +163,3 @@ def describe_result(record: BootRecord) -> list[str]:
     if used is None:
         return [took + spread]
     return [took + spread, f"{abs(used) / 2**20:.1f} MiB {'less' if used >= 0 else 'more'} memory available"]
-
-
-def boot_members(point: BootPoint, factors: BootFactors) -> tuple[CrewMember, ...]:
-    """Return the guests of a point."""
-    return tuple(
-        CrewMember(
-            name=f"g{number + 1}",
-            address=guest_address(number),
-            mac=guest_mac(number),
-            memory_mib=factors.memory_mib,
-        )
-        for number in range(point.guests)
-    )

@@ -6,8 +6,6 @@ with the same guests are measured in one crew, and each block sets it up again.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +15,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
-
-Placing = Literal["same", "own", "any"]
-"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 Pattern = Literal["out", "in", "ring"]
 """out: all guests send to the sink; in: the source sends to all of them; ring: each sends to the next over TCP, and
@@ -34,7 +29,6 @@ nothing leaves the UUT.
 Limits = tuple[int, ...]
 """Rate limits of the guests in turn, in bit/s; empty without limits."""
 
-HASH_PREFIX = "flow-"
 MOST_FLOWS = 16
 LEAST_LIMIT_BPS, MOST_LIMIT_BPS = 8_000, 680 * 10**9
 """A limiter counts in bytes per second, and its queue is at most 50 ms of its rate, in 32 bits."""
@@ -230,7 +224,7 @@ class FlowPoint:
 
     def words(self) -> str:
         """``lxc: 2 guests offer 100Mbit each, limits 30Mbit, 40Mbit``."""
-        where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        where = PLACED[self.cpu]
         limits = f", limit{'s' if len(self.limits) > 1 else ''} " if self.limits else ""
         limits += ", ".join(map(format_target, self.limits))
         if self.pattern == "ring":
@@ -276,16 +270,47 @@ FlowTrial = CrewTrial[FlowPoint]
 class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
     """A plan's flow trials."""
 
-    noun: ClassVar[str] = "flow"
+    kind: ClassVar[str] = "flow"
+    Factors = FlowFactors
 
     @cached_property
     def points(self) -> tuple[FlowPoint, ...]:
         """The full cross product."""
         return flow_points(self.factors, self.platforms)
 
-    def hash_of(self, trial: CrewTrial[FlowPoint]) -> str:
-        """See flow_hash()."""
-        return flow_hash(self.factors, trial, self.salt)
+    def meaning_of(self, point: FlowPoint) -> dict[str, Any]:
+        """See PlannedCrews."""
+        factors = self.factors
+        meaning: dict[str, Any] = {
+            "version": 1,
+            "point": [
+                point.platform,
+                point.guests,
+                point.cpu,
+                point.offered,
+                point.limits,
+                point.greedy,
+                point.second_after_s,
+                point.payload_bytes,
+            ],
+            "window": [factors.duration_s, factors.bin_s],
+            "crew": [factors.memory_mib],
+        }
+        if point.pattern != "out":
+            meaning["pattern"] = point.pattern
+        if point.weights is not None:
+            meaning["weights"] = [point.weights.every_s, point.weights.steps]
+        if factors.crew_disk_mib:
+            meaning["crew"].append(factors.crew_disk_mib)
+        if point.disk is not None:
+            meaning["disk"] = [point.disk.job, point.disk.size, point.disk.from_s, point.disk.to_s]
+        return meaning
+
+    def describe(self) -> list[tuple[str, str]]:
+        """See PlannedCrews."""
+        factors = self.factors
+        guests = ", ".join(str(number) for number in factors.guests)
+        return [("flows", f"out of {guests} guests for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}")]
 
 
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
@@ -346,32 +371,4 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
     return tuple(found.values())
 
 
-def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
-    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes."""
-    point = trial.point
-    meaning: dict[str, Any] = {
-        "version": 1,
-        "point": [
-            point.platform,
-            point.guests,
-            point.cpu,
-            point.offered,
-            point.limits,
-            point.greedy,
-            point.second_after_s,
-            point.payload_bytes,
-        ],
-        "window": [factors.duration_s, factors.bin_s],
-        "crew": [factors.memory_mib],
-        "trial": [trial.block, trial.repetition],
-        "salt": salt,
-    }
-    if point.pattern != "out":
-        meaning["pattern"] = point.pattern
-    if point.weights is not None:
-        meaning["weights"] = [point.weights.every_s, point.weights.steps]
-    if factors.crew_disk_mib:
-        meaning["crew"].append(factors.crew_disk_mib)
-    if point.disk is not None:
-        meaning["disk"] = [point.disk.job, point.disk.size, point.disk.from_s, point.disk.to_s]
-    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+PLANNED = PlannedFlows

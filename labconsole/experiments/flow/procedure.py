@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
-from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.experiment import Bench, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_measurement import build_empty_observations, choose_cpu, has_started_guests, start_crew
-from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.flow.base import FlowObservation
@@ -43,17 +43,24 @@ from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
-FlowStore = ExperimentStore[FlowRecord]
-"""The store of flow records."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowStep(CrewStep[FlowPoint, FlowRecord]):
+class FlowStep(CrewStep[FlowFactors, FlowPoint, FlowRecord]):
     """One trial of flows as a step of a plan."""
 
     kind = FLOW
     hopeless = frozenset({"generator_failed", "job_failed"})
-    factors: FlowFactors
+
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """See CrewStep. The last one may have a disk to work on."""
+        factors, point = self.factors, self.trial.point
+        return tuple(
+            replace(
+                build_member(number, factors.memory_mib, choose_cpu(point.cpu, cpus, number)),
+                disk_mib=factors.crew_disk_mib if number and number == point.guests - 1 else 0,
+            )
+            for number in range(point.guests)
+        )
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """The requested duration; for a ring, the time for which it keeps its guests busy."""
@@ -67,7 +74,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         """See CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
-        members = flow_members(point, self.factors, cpus)
+        members = self.members(cpus)
         starting = tuple(PictureGuest(name=member.name, state=CopyState.STARTS) for member in members)
         many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
         bench.show(
@@ -383,18 +390,3 @@ def describe_receiver(each: ReceiverRecord) -> str:
         return rate
     where = format_losses(each)
     return f"{rate}; lost {each.lost_packets}" + (f": {where}" if where else "")
-
-
-def flow_members(point: FlowPoint, factors: FlowFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The guests of a point. ``cpus``: see choose_cpu()."""
-    return tuple(
-        CrewMember(
-            name=f"g{number + 1}",
-            address=guest_address(number),
-            mac=guest_mac(number),
-            memory_mib=factors.memory_mib,
-            cpus=choose_cpu(point.cpu, cpus, number),
-            disk_mib=factors.crew_disk_mib if number and number == point.guests - 1 else 0,
-        )
-        for number in range(point.guests)
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from labconsole.model.jobs import JOBS, Job
-from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
+from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews, different
 from labconsole.model.strict_model import StrictModel
 
 Working = Literal["one", "all", "one-two"]
@@ -26,11 +26,6 @@ COPIES_OF_ONE_TWO: Final = (1, 2)
 """Copies of the first and the second guest with ``working`` one-two. They compete unequally, so a mean over all three
 copies describes neither guest.
 """
-
-Placing = Literal["same", "own", "any"]
-"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
-
-HASH_PREFIX = "job-"
 
 
 def _job_name(value: str) -> str:
@@ -215,16 +210,41 @@ def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...
 class PlannedJobs(PlannedCrews[JobFactors, JobPoint]):
     """A plan's guest jobs."""
 
-    noun: ClassVar[str] = "job"
+    kind: ClassVar[str] = "job"
+    Factors = JobFactors
+    sections: ClassVar[Mapping[str, type[StrictModel]]] = {"jobs": JobWish}
 
     @cached_property
     def points(self) -> tuple[JobPoint, ...]:
         """The full cross product."""
         return points(self.factors, self.platforms)
 
-    def hash_of(self, trial: CrewTrial[JobPoint]) -> str:
-        """See job_hash()."""
-        return job_hash(self.factors, trial, self.salt)
+    def meaning_of(self, point: JobPoint) -> dict[str, Any]:
+        """See PlannedCrews."""
+        factors, job = self.factors, JOBS[point.job]
+        meaning: dict[str, Any] = {
+            "version": 1,
+            "point": [point.platform, point.job, point.size, job.line, point.guests, point.working, point.cpu],
+            "crew": [
+                factors.cpu_shares,
+                factors.cpu_quota_ratio,
+                factors.memory_mib,
+                *_build_disk_hash_part(factors.disk_mib),
+            ],
+        }
+        if dependencies := _build_dependency_hash_part(job):
+            meaning["beside"] = dependencies
+        return meaning
+
+    def describe(self) -> list[tuple[str, str]]:
+        """See PlannedCrews."""
+        factors = self.factors
+        each = ", ".join(JOBS[wish.job].words(wish.effective_size) for wish in factors.jobs)
+        guests = ", ".join(str(number) for number in factors.guests)
+        return [
+            ("jobs", each),
+            ("guests", f"{guests}; working {', '.join(factors.working)}; cpu {', '.join(factors.cpu)}"),
+        ]
 
 
 def _build_disk_hash_part(disk_mib: int | None) -> list[int]:
@@ -248,24 +268,4 @@ def _build_dependency_hash_part(job: Job) -> list[str]:
     return [] if UNCHANGED_DEPENDENCIES.get(job.name) == digest else job.dependencies
 
 
-def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
-    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes.
-
-    It does not cover the plan around it: adding a platform repeats no trial.
-    """
-    point = trial.point
-    meaning: dict[str, Any] = {
-        "version": 1,
-        "point": [point.platform, point.job, point.size, JOBS[point.job].line, point.guests, point.working, point.cpu],
-        "crew": [
-            factors.cpu_shares,
-            factors.cpu_quota_ratio,
-            factors.memory_mib,
-            *_build_disk_hash_part(factors.disk_mib),
-        ],
-        "trial": [trial.block, trial.repetition],
-        "salt": salt,
-    }
-    if dependencies := _build_dependency_hash_part(JOBS[point.job]):
-        meaning["beside"] = dependencies
-    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+PLANNED = PlannedJobs

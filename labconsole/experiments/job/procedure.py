@@ -8,16 +8,16 @@ do not depend on it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from labconsole.contracts.crew import CrewMember, StandingCrew
-from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.experiment import Bench, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
 from labconsole.engine.crew_measurement import build_empty_observations, choose_cpu, has_started_guests, start_crew
-from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
@@ -40,17 +40,27 @@ from labconsole.wire.version import __version__
 USUAL_JOB_S = 10.0
 """The assumed duration of a trial, for estimates before any was measured."""
 
-JobStore = ExperimentStore[JobRecord]
-"""The store for jobs."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStep(CrewStep[JobPoint, JobRecord]):
+class JobStep(CrewStep[JobFactors, JobPoint, JobRecord]):
     """One trial of a job in a plan: a step."""
 
     kind = JOB
     hopeless = frozenset({"job_failed"})
-    factors: JobFactors
+
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """See CrewStep."""
+        factors, point = self.factors, self.trial.point
+        shares = factors.cpu_shares
+        return tuple(
+            replace(
+                build_member(number, factors.memory_mib, choose_cpu(point.cpu, cpus, number)),
+                cpu_shares=None if shares is None else shares[number % len(shares)],
+                cpu_quota_ratio=factors.cpu_quota_ratio,
+                disk_mib=factors.crew_disk_mib,
+            )
+            for number in range(point.guests)
+        )
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """Return an estimate; only the duration of a job that just waits is known."""
@@ -66,7 +76,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         """Take one attempt, see CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
-        members = crew_members(point, self.factors, cpus)
+        members = self.members(cpus)
         many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
         starting = build_uniform_guests([member.name for member in members], CopyState.STARTS)
         text = f"{many} on {point.platform}: being set up, or standing already"
@@ -215,21 +225,3 @@ def describe_result(record: JobRecord) -> list[str]:
         lines.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
     more = len(record.copies) - len(lines)
     return lines + ([f"and {more} more"] if more > 0 else [])
-
-
-def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """Return the guests of a point. ``cpus``: see choose_cpu()."""
-    shares = factors.cpu_shares
-    return tuple(
-        CrewMember(
-            name=f"g{number + 1}",
-            address=guest_address(number),
-            mac=guest_mac(number),
-            memory_mib=factors.memory_mib,
-            cpus=choose_cpu(point.cpu, cpus, number),
-            cpu_shares=None if shares is None else shares[number % len(shares)],
-            cpu_quota_ratio=factors.cpu_quota_ratio,
-            disk_mib=factors.crew_disk_mib,
-        )
-        for number in range(point.guests)
-    )

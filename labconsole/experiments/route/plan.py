@@ -6,8 +6,6 @@ number of routes in each. All points with the same routers are measured in one c
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +14,13 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, PlainValidator, model_validator
 
-from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
-
-Placing = Literal["same", "own", "any"]
-"""same: all routers on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 Target = int | Literal["max"]
 """Packets/s to all routers together; max: as many as the source can send."""
 
-HASH_PREFIX = "route-"
 MOST_ROUTERS, MOST_ROUTES, MOST_FILTERS = 64, 500_000, 10_000
 MOST_DESTINATIONS = 16_384
 BIN_S = 0.1
@@ -139,7 +133,7 @@ class RoutePoint:
 
     def words(self) -> str:
         """``lxc: 2 routers, 1000 routes each, 130kpps of 64 B``."""
-        where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        where = PLACED[self.cpu]
         rate = "as much as the source can" if self.target == "max" else f"{format_target_pps(self.target)} in all"
         text = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, "
         text += f"{self.routes} route{'' if self.routes == 1 else 's'}"
@@ -169,16 +163,41 @@ RouteTrial = CrewTrial[RoutePoint]
 class PlannedRoutes(PlannedCrews[RouteFactors, RoutePoint]):
     """A plan's router trials."""
 
-    noun: ClassVar[str] = "route"
+    kind: ClassVar[str] = "route"
+    Factors = RouteFactors
 
     @cached_property
     def points(self) -> tuple[RoutePoint, ...]:
         """The full cross product."""
         return route_points(self.factors, self.platforms)
 
-    def hash_of(self, trial: CrewTrial[RoutePoint]) -> str:
-        """See route_hash()."""
-        return route_hash(self.factors, trial, self.salt)
+    def meaning_of(self, point: RoutePoint) -> dict[str, Any]:
+        """See PlannedCrews."""
+        return {
+            "version": 1,
+            "point": [
+                point.platform,
+                point.guests,
+                point.cpu,
+                point.routes,
+                point.destinations,
+                point.filters,
+                point.target,
+                point.frame_bytes,
+            ],
+            "window": [self.factors.duration_s, BIN_S],
+            "crew": [self.factors.memory_mib],
+        }
+
+    def describe(self) -> list[tuple[str, str]]:
+        """See PlannedCrews."""
+        factors = self.factors
+        guests, many = (", ".join(map(str, each)) for each in (factors.guests, factors.routes))
+        sent = ", ".join(map(format_target_pps, factors.targets))
+        return [
+            ("routers", f"{guests} at once for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}"),
+            ("routes", f"{many} in each; {sent} of {', '.join(map(str, factors.frame_sizes))} B"),
+        ]
 
 
 def route_points(factors: RouteFactors, platforms: Sequence[str]) -> tuple[RoutePoint, ...]:
@@ -197,24 +216,4 @@ def route_points(factors: RouteFactors, platforms: Sequence[str]) -> tuple[Route
     return tuple(RoutePoint(index, *each) for index, each in enumerate(found))
 
 
-def route_hash(factors: RouteFactors, trial: RouteTrial, salt: str = "") -> str:
-    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes."""
-    point = trial.point
-    meaning: dict[str, Any] = {
-        "version": 1,
-        "point": [
-            point.platform,
-            point.guests,
-            point.cpu,
-            point.routes,
-            point.destinations,
-            point.filters,
-            point.target,
-            point.frame_bytes,
-        ],
-        "window": [factors.duration_s, BIN_S],
-        "crew": [factors.memory_mib],
-        "trial": [trial.block, trial.repetition],
-        "salt": salt,
-    }
-    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+PLANNED = PlannedRoutes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole.contracts.crew import CrewMember, StandingCrew
-from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.experiment import Bench, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.engine.crew_measurement import build_empty_observations, choose_cpu, has_started_guests, start_crew
 from labconsole.engine.crew_step import CrewStep, describe_failure
@@ -30,17 +30,18 @@ from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
-RouteStore = ExperimentStore[RouteRecord]
-"""The store of records of routers."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouteStep(CrewStep[RoutePoint, RouteRecord]):
+class RouteStep(CrewStep[RouteFactors, RoutePoint, RouteRecord]):
     """One trial of routers as a step of a plan."""
 
     kind = ROUTE
     hopeless = frozenset({"generator_failed"})
-    factors: RouteFactors
+
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """See CrewStep."""
+        point, memory_mib = self.trial.point, self.factors.memory_mib
+        return tuple(router(number, memory_mib, choose_cpu(point.cpu, cpus, number)) for number in range(point.guests))
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """The requested duration."""
@@ -53,7 +54,7 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         """See CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
-        members = route_members(point, self.factors, cpus)
+        members = self.members(cpus)
         starting = tuple(PictureGuest(name=member.name, state=CopyState.STARTS) for member in members)
         many = f"{len(members)} router{'s' if len(members) > 1 else ''}"
         bench.show(
@@ -193,10 +194,3 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         if not isinstance(record, RouteRecord):
             return StepPicture()
         return build_picture(record, describe_result(record))
-
-
-def route_members(point: RoutePoint, factors: RouteFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The routers of a point. ``cpus``: see choose_cpu()."""
-    return tuple(
-        router(number, factors.memory_mib, choose_cpu(point.cpu, cpus, number)) for number in range(point.guests)
-    )

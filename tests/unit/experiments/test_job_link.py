@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.jobs import summary_lines
 from labconsole.experiments.job.link_limit import (
     FULL_RATIO,
     PAYLOAD_SHARE,
@@ -23,6 +22,7 @@ from labconsole.experiments.job.link_limit import (
 from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import JobsSummary, summarize_jobs
+from labconsole.experiments.job.text import summary_lines
 from labconsole.store.open import open_store
 from labconsole.verdict.observations import TrialObservations
 from support.flow_records import flow_record

@@ -149,9 +149,9 @@ def test_what_one_platform_cannot_be_asked_keeps_no_other_from_being_measured(tm
     path.write_text("plan: p\nplatforms: [raw, lxc]\nset_ups: 2\njob: {jobs: [wait]}\n")
     steps = list(Jobs(Store([])).steps(load_plan(path)))  # type: ignore[arg-type]
 
-    def refuse(point: Any) -> None:
-        if point.platform in cannot:
-            raise ConfigError(f"platform {point.platform} has no weights")
+    def refuse(step: Any) -> None:
+        if (platform := step.trial.point.platform) in cannot:
+            raise ConfigError(f"platform {platform} has no weights")
 
     cannot = {"raw"}
     found = find_refusals(steps, refuse)

@@ -136,7 +136,7 @@ def planned(tmp_path: Path) -> tuple[Path, str]:
     path, url = tmp_path / "waits.yaml", f"sqlite:///{tmp_path}/jobs.sqlite"
     path.write_text(PLAN)
     plan = load_plan(path)
-    jobs = plan.jobs
+    jobs = plan.guests
     assert jobs is not None
     with open_store(url) as opened:
         number = 0

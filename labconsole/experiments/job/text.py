@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.job.disk_verdict import format_mib
 from labconsole.experiments.job.live_view import format_times
+from labconsole.experiments.job.plan import JobPoint
 from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.record import CopyRecord, DiskRecord, JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
-from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
+from labconsole.experiments.job.summary import GuestsCurve, JobsSummary, summarize_jobs
+from labconsole.experiments.job.summary_json import summary_json
 from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
+from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.effect_formatting import format_effect
+from labconsole.report.trial_text import format_left_out
+from labconsole.text.cells import UNKNOWN
 
 MAX_COPIES = 20
 
@@ -27,29 +31,24 @@ def format_job_request(record: JobRecord) -> str:
     return f"{request.platform}: {size}, {guests}, {working}, cpu {request.cpu}"
 
 
-def job_lines(record: JobRecord) -> list[str]:
-    """One trial for people."""
-    emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.job_id}  {record.testbed}{emulated}  {format_job_request(record)}"]
-    lines.append(f"  time by the clock outside: {format_times(record)}")
-    lines += [f"  {_copy_line(copy)}" for copy in record.copies[:MAX_COPIES]]
+def format_trial(record: JobRecord) -> list[str]:
+    """The trial between its request and its verdict."""
+    lines = [f"time by the clock outside: {format_times(record)}"]
+    lines += [_copy_line(copy) for copy in record.copies[:MAX_COPIES]]
     if len(record.copies) > MAX_COPIES:
-        lines.append(f"  and {len(record.copies) - MAX_COPIES} more copies")
+        lines.append(f"and {len(record.copies) - MAX_COPIES} more copies")
     if record.empty is not None:
         lines.append(
-            f"  an empty job: {record.empty.mean_s * 1e3:.2f} ms, sd {record.empty.sd_s * 1e3:.2f} ms, "
+            f"an empty job: {record.empty.mean_s * 1e3:.2f} ms, sd {record.empty.sd_s * 1e3:.2f} ms, "
             f"of {len(record.empty.each_s)}; taken off"
         )
     if record.start_skew_s is not None:
-        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart")
+        lines.append(f"the first and the last guest began {record.start_skew_s * 1e3:.1f} ms apart")
     for what, used in (("program", record.program), ("asked for by", record.client)):
         if used is not None:
             digests = ", ".join(each[:12] for each in used.sha256) or "not known"
-            lines.append(f"  {what} {used.name}, SHA-256 {digests}")
-    lines += [f"  {line}" for line in disk_lines(record.disk)]
-    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
-    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
-    return lines
+            lines.append(f"{what} {used.name}, SHA-256 {digests}")
+    return lines + disk_lines(record.disk)
 
 
 def disk_lines(seen: DiskRecord | None) -> list[str]:
@@ -69,7 +68,7 @@ def disk_lines(seen: DiskRecord | None) -> list[str]:
 
 def _copy_line(copy: CopyRecord) -> str:
     def form(value: float | None) -> str:
-        return DASH if value is None else f"{value:.3f} s"
+        return UNKNOWN if value is None else f"{value:.3f} s"
 
     name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
@@ -81,18 +80,17 @@ def summary_lines(summary: JobsSummary) -> list[str]:
     """Times, overheads, growth and isolation of all points, with intervals over set-ups."""
     lines = ["seconds by the clock outside, mean over set-ups with its 95 % interval; only valid trials enter"]
     emulated = " (emulated)" if summary.emulated else ""
-    lines.append(f"testbed {', '.join(sorted(set(summary.testbeds.values()))) or DASH}{emulated}")
+    lines.append(f"testbed {', '.join(sorted(set(summary.testbeds.values()))) or UNKNOWN}{emulated}")
     if summary.superseded:
         trials = "1 trial does" if summary.superseded == 1 else f"{summary.superseded} trials do"
         lines.append(f"{trials} not enter: newer ones of the same are stored")
     for each in summary.points:
         if each.key.working == "one-two" and not each.left_out and not each.apart:
             continue
-        left_out = ", ".join(f"{count} {code}" for code, count in each.left_out.items())
         lines.append(
             f"  {_format_point_key(summary, each.key)}: {_format_point_times(each)}"
             + (f", sd between guests {each.between_guests_sd_s:.3f}" if each.between_guests_sd_s is not None else "")
-            + (f"; left out: {left_out}" if left_out else "")
+            + format_left_out(each.left_out)
         )
     if summary.overheads:
         lines.append(
@@ -115,7 +113,7 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
             ratios = [_format_ratio(each) for each in (found.first, found.second)]
-            times = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
+            times = "" if ratios == [UNKNOWN, UNKNOWN] else f"; {' and '.join(ratios)} times"
             lines.append(f"  {_format_point_key(summary, found.key)}: {found.word}{times}")
     return lines
 
@@ -162,7 +160,26 @@ def _format_mean(found: SetUpMean | None) -> str:
 
 def _format_ratio(effect: Effect) -> str:
     if effect.change is None:
-        return DASH
+        return UNKNOWN
     if effect.ci_low is None or effect.ci_high is None:
         return f"{1 + effect.change:.2f}"
     return f"{1 + effect.change:.2f} ({1 + effect.ci_low:.2f} to {1 + effect.ci_high:.2f})"
+
+
+def _format_columns(record: JobRecord) -> dict[str, str]:
+    """The request by the headings of a table's columns."""
+    request = record.requested
+    return JobPoint(
+        0, request.platform, request.job, request.size, request.guests, request.working, request.cpu
+    ).in_columns()
+
+
+TEXT = GuestText(
+    request=format_job_request,
+    result=format_times,
+    columns=_format_columns,
+    lines=format_trial,
+    summarize=summarize_jobs,
+    summary_lines=summary_lines,
+    summary_json=summary_json,
+)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.boot.plan import BootPoint
 from labconsole.experiments.boot.record import BootRecord, GuestBootRecord, IdleSwitches
 from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.experiments.boot.summary import BootPointResult, BootsSummary
+from labconsole.experiments.boot.summary import BootPointResult, BootsSummary, summarize_boots
+from labconsole.experiments.boot.summary_json import summary_json
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.effect_formatting import format_ratio
 from labconsole.report.formatting import format_noun_count
-from labconsole.text.cells import format_decimal
+from labconsole.report.trial_text import format_left_out
+from labconsole.text.cells import UNKNOWN, format_decimal
 
 MAX_GUESTS = 20
 MIB = 2**20
@@ -25,11 +28,11 @@ def format_boot_request(record: BootRecord) -> str:
 
 
 def _seconds(value: float | None) -> str:
-    return DASH if value is None else f"{value:.3f} s"
+    return UNKNOWN if value is None else f"{value:.3f} s"
 
 
 def _mib(size_bytes: int | float | None) -> str:
-    return DASH if size_bytes is None else f"{size_bytes / MIB:.1f} MiB"
+    return UNKNOWN if size_bytes is None else f"{size_bytes / MIB:.1f} MiB"
 
 
 def format_boot_result(record: BootRecord) -> str:
@@ -38,46 +41,40 @@ def format_boot_result(record: BootRecord) -> str:
     return f"{_seconds(record.startup_s)}, {_mib(used)}"
 
 
-def boot_lines(record: BootRecord) -> list[str]:
-    """One trial for people."""
-    emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.boot_id}  {record.testbed}{emulated}  {format_boot_request(record)}"]
+def format_trial(record: BootRecord) -> list[str]:
+    """The trial between its request and its verdict."""
     error = "" if record.clock_error_s is None else f" ± {record.clock_error_s * 1e3:.1f} ms"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
-    lines.append(f"  all up after {_seconds(record.startup_s)}{error} by the clock outside{spread}")
+    lines = [f"all up after {_seconds(record.startup_s)}{error} by the clock outside{spread}"]
     known_s = resolution_s(record.guests, record.clock_error_s)
     if record.startup_s is not None:
         steps = "by how much is not known" if known_s is None else f"by {known_s:.3f} s at most"
-        lines.append(f"  they may have been up earlier, {steps}: the route to the timekeeper is retried in steps")
-    lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
+        lines.append(f"they may have been up earlier, {steps}: the route to the timekeeper is retried in steps")
+    lines.append(f"by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
     in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
-    lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]
+    lines += [_guest_line(each) for each in in_order[:MAX_GUESTS]]
     if len(in_order) > MAX_GUESTS:
-        lines.append(f"  and {len(in_order) - MAX_GUESTS} more guests")
+        lines.append(f"and {len(in_order) - MAX_GUESTS} more guests")
     if record.memory is not None:
         memory = record.memory
         lines.append(
-            f"  memory after {memory.quiet_s:g} s of quiet: {_format_available_memory(memory.used_bytes)}; their "
+            f"memory after {memory.quiet_s:g} s of quiet: {_format_available_memory(memory.used_bytes)}; their "
             f"processes {_mib(memory.pss_bytes)}, their control groups {_mib(memory.cgroup_bytes)}"
         )
         unknown = [each for each in record.guests if each.cgroup_reason is not None]
         if unknown:
             lines.append(
-                f"  control groups of {len(unknown)} of {len(record.guests)} guests are not known; "
+                f"control groups of {len(unknown)} of {len(record.guests)} guests are not known; "
                 f"{unknown[0].guest}: {unknown[0].cgroup_reason}"
             )
         if memory.hypervisor_command is not None:
-            lines.append(
-                f"  by the word of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
-            )
-        lines += [f"  the kernel merges equal pages (KSM): {memory.ksm_pages_sharing} saved"] if memory.ksm_run else []
+            lines.append(f"by the word of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}")
+        lines += [f"the kernel merges equal pages (KSM): {memory.ksm_pages_sharing} saved"] if memory.ksm_run else []
     lines += _idle_lines(record.idle)
     if record.files is None and record.guests:
-        lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
+        lines.append("the platform names no files that guests start from: nothing is known of the page cache")
     for file in record.files or ():
-        lines.append(f"  {file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")
-    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
-    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
+        lines.append(f"{file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")
     return lines
 
 
@@ -93,12 +90,12 @@ def _idle_lines(idle: IdleSwitches | None) -> list[str]:
     if idle is None or (idle.before is None and idle.standing is None):
         return []
     before, standing = [
-        DASH
+        UNKNOWN
         if quiet is None
         else f"{format_decimal(quiet.switches_per_s, 1)}/s in {quiet.took_ns / 1e9:.1f} s of quiet"
         for quiet in (idle.before, idle.standing)
     ]
-    return [f"  context switches of the unit under test: before the start {before}, with all guests idle {standing}"]
+    return [f"context switches of the unit under test: before the start {before}, with all guests idle {standing}"]
 
 
 def _guest_line(guest: GuestBootRecord) -> str:
@@ -160,7 +157,6 @@ def _plain_seconds(value: float) -> str:
 
 
 def _format_point(found: BootPointResult, name: str) -> str:
-    left_out = ", ".join(f"{many} {code}" for code, many in found.left_out.items())
     text = f"{name}, {format_noun_count(found.guests, 'guest')}: {_format_mean(found.startup_s)}"
     text += f"; memory {_format_mean(found.used_bytes, MIB, 1)}, of processes {_format_mean(found.pss_bytes, MIB, 1)}"
     if found.hypervisor_bytes is not None:
@@ -169,12 +165,12 @@ def _format_point(found: BootPointResult, name: str) -> str:
         text += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
         text += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"
         text += f", more for each guest {_format_mean(found.guest_switches_per_s, places=1)}"
-    return text + (f"; left out: {left_out}" if left_out else "")
+    return text + format_left_out(found.left_out)
 
 
 def _format_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 3) -> str:
     if found is None:
-        return DASH
+        return UNKNOWN
     of = f"{format_noun_count(found.trials, 'trial')} in {format_noun_count(found.set_ups, 'set-up')}"
     if found.half_width is None:
         return f"{found.mean / unit:.{places}f} ({of}, too few)"
@@ -184,7 +180,7 @@ def _format_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 3) ->
 
 def _format_line(line: LineInBlocks | None, form: Callable[[float], str]) -> str:
     if line is None:
-        return DASH
+        return UNKNOWN
 
     def part(each: OverBlocks) -> str:
         bounds = "" if each.low is None or each.high is None else f" ({form(each.low)} to {form(each.high)})"
@@ -193,3 +189,20 @@ def _format_line(line: LineInBlocks | None, form: Callable[[float], str]) -> str
     bent = "; a line does not describe it" if line.bent else ""
     of = f"{line.blocks} block{'s' if line.blocks > 1 else ''}{f', {line.absent}' if line.absent else bent}"
     return f"{part(line.constant)} and {part(line.slope)} a guest, of {of}"
+
+
+def _format_columns(record: BootRecord) -> dict[str, str]:
+    """The request by the headings of a table's columns."""
+    request = record.requested
+    return BootPoint(0, request.platform, request.guests, request.start).in_columns()
+
+
+TEXT = GuestText(
+    request=format_boot_request,
+    result=format_boot_result,
+    columns=_format_columns,
+    lines=format_trial,
+    summarize=summarize_boots,
+    summary_lines=summary_lines,
+    summary_json=summary_json,
+)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from labconsole.cli.text.runs import DASH, reason_lines
+from labconsole.experiments.flow.bare_host_comparison import summarize_compared
 from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.experiments.flow.live_view import format_line_share
+from labconsole.experiments.flow.plan import FlowPoint
 from labconsole.experiments.flow.procedure import describe_receiver
 from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.experiments.flow.record import FlowRecord, ReceiverRecord, RingGuestRecord, SenderRecord
 from labconsole.experiments.flow.report_data import describe_missing_result
 from labconsole.experiments.flow.script import reported_sent_s
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary
+from labconsole.experiments.flow.summary_json import summary_json
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.plan.guest_kind import GuestText
 from labconsole.model.weights import weights_text
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.formatting import format_mean
+from labconsole.report.trial_text import format_left_out, format_sink
+from labconsole.text.cells import UNKNOWN
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -49,55 +54,41 @@ def format_flow_result(record: FlowRecord) -> str:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
         return f"{format_rate_bps(record.sum_bps)} out of all guests{jain}"
     if record.sum_bps is None or record.line_ratio is None:
-        return DASH
+        return UNKNOWN
     jain = "" if record.jain is None or record.requested.guests < 2 else f", Jain {record.jain:.4f}"
     return f"{format_rate_bps(record.sum_bps)} of payload, {format_line_share(record)}{jain}"
 
 
-def flow_lines(record: FlowRecord) -> list[str]:
-    """One trial for people."""
-    emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.flow_id}  {record.testbed}{emulated}  {format_flow_request(record)}"]
+def format_trial(record: FlowRecord) -> list[str]:
+    """The trial between its request and its verdict."""
     while_all = ""
     if record.shared_from is not None and record.shared_to is not None:
         bin_s = record.requested.bin_s
         while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
     if record.ring and record.window_s is not None:
         while_all = f" for {record.window_s:.1f} s by the clock of the unit under test"
-    lines.append(
-        f"  {'read by all' if record.receivers else 'while all sent'}{while_all}: {format_flow_result(record)}"
-    )
-    lines += [f"  {line}" for line in _receiver_lines(record)]
-    lines += [f"  {_ring_line(each)}" for each in record.ring[:MAX_GUESTS]]
+    head = "read by all" if record.receivers else "while all sent"
+    lines = [f"{head}{while_all}: {format_flow_result(record)}", *_receiver_lines(record)]
+    lines += [_ring_line(each) for each in record.ring[:MAX_GUESTS]]
     if len(record.ring) > MAX_GUESTS:
-        lines.append(f"  and {len(record.ring) - MAX_GUESTS} more guests")
+        lines.append(f"and {len(record.ring) - MAX_GUESTS} more guests")
     shares = record.requested.weights is not None and not record.requested.limits_bps
-    lines += [
-        f"  {_guest_line(each, record.requested.payload_bytes, shares=shares)}" for each in record.senders[:MAX_GUESTS]
-    ]
+    payload_bytes = record.requested.payload_bytes
+    lines += [_guest_line(each, payload_bytes, shares=shares) for each in record.senders[:MAX_GUESTS]]
     if len(record.senders) > MAX_GUESTS:
-        lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
-    lines += [f"  {line}" for line in _weight_lines(record)]
-    lines += [f"  {line}" for line in _disk_lines(record)]
-    lines += [f"  {line}" for line in _sharing_lines(record)]
+        lines.append(f"and {len(record.senders) - MAX_GUESTS} more guests")
+    lines += [*_weight_lines(record), *_disk_lines(record), *_sharing_lines(record)]
     if record.sink is not None:
-        sink = record.sink
-        lines.append(
-            f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
-            f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
-        )
+        lines.append(format_sink(record.sink))
     if record.start_skew_s is not None:
         late_s = record.requested.second_after_s
         line = f"off from the {late_s:g} s asked for" if late_s else "apart"
-        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms {line}")
-    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
-    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
+        lines.append(f"the first and the last guest began {record.start_skew_s * 1e3:.1f} ms {line}")
     return lines
 
 
 def _ring_line(each: RingGuestRecord) -> str:
-    out = DASH if each.out_bps is None else format_rate_bps(each.out_bps)
+    out = UNKNOWN if each.out_bps is None else format_rate_bps(each.out_bps)
     text = f"{each.guest + ' → ' + each.to:<10} {out} at its interface"
     text += "" if each.said_bps is None else f"; {format_rate_bps(each.said_bps)} of payload by its own word"
     if each.limiter is not None and each.limiter.rate_bps is not None:
@@ -117,11 +108,11 @@ def _receiver_lines(record: FlowRecord) -> list[str]:
         lines.append(f"and {more} more guests")
     if record.source is not None:
         source, sent = record.source, [each.sent_packets for each in record.receivers]
-        total = DASH if None in sent else sum(each or 0 for each in sent)
+        total = UNKNOWN if None in sent else sum(each or 0 for each in sent)
         lines.append(
             f"source {source.node}/{source.interface} ({source.generator}): {total} packets sent, "
-            f"{DASH if source.nic_packets is None else source.nic_packets} left its NIC, "
-            f"{DASH if source.uut_packets is None else source.uut_packets} came in at {source.uut_interface}"
+            f"{UNKNOWN if source.nic_packets is None else source.nic_packets} left its NIC, "
+            f"{UNKNOWN if source.uut_packets is None else source.uut_packets} came in at {source.uut_interface}"
         )
     return lines
 
@@ -134,7 +125,7 @@ def _format_receiver_counts(each: ReceiverRecord) -> str:
         ("at its UDP layer", each.ip_packets),
         ("read", each.udp_packets),
     ]
-    text = "packets: " + ", ".join(f"{DASH if count is None else count} {text}" for text, count in counts)
+    text = "packets: " + ", ".join(f"{UNKNOWN if count is None else count} {text}" for text, count in counts)
     return text + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
 
 
@@ -142,14 +133,14 @@ def _guest_line(sender: SenderRecord, payload_bytes: int, *, shares: bool) -> st
     """A guest's line, in the time of the line above. ``shares``: it has a class of the queue without a limit of its
     own.
     """
-    shared, own = (DASH if bps is None else format_rate_bps(bps) for bps in (sender.shared_bps, sender.payload_bps))
+    shared, own = (UNKNOWN if bps is None else format_rate_bps(bps) for bps in (sender.shared_bps, sender.payload_bps))
     text = f"{sender.guest:<6} {shared} of payload; {own} from its first to its last packet, {sender.packets} packets"
     if sender.host_packets is not None:
         sent, sent_s = sent_bps(sender, payload_bytes), reported_sent_s(sender.output)
         rate = "" if sent is None else f", {format_rate_bps(sent)}"
         if sent is not None and sent_s is not None and not waits_for_credit(sender.limiter):
             rate += f" for {sent_s:.1f} s by its own clock"
-        lost = DASH if sender.lost_packets is None else sender.lost_packets
+        lost = UNKNOWN if sender.lost_packets is None else sender.lost_packets
         text += f"; it sent {sender.host_packets}{rate}, of which {lost} did not arrive"
     if sender.limiter is not None and sender.limiter.rate_bps is not None:
         text += "" if shares else f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
@@ -177,8 +168,8 @@ def _disk_lines(record: FlowRecord) -> list[str]:
     if seen is None:
         return []
     marks, origin_ns = (seen.start_ns, seen.end_ns), record.origin_ns or 0
-    when = " to ".join(DASH if each is None else f"{(each - origin_ns) / 1e9:.3f}" for each in marks)
-    ended = DASH if seen.exit_status is None else seen.exit_status
+    when = " to ".join(UNKNOWN if each is None else f"{(each - origin_ns) / 1e9:.3f}" for each in marks)
+    ended = UNKNOWN if seen.exit_status is None else seen.exit_status
     lines = [f"{seen.guest}: {seen.job} from {when} s by its marks, ended with status {ended}"]
     if seen.during_ratio is not None:
         again = "never" if seen.recovered_s is None else f"{seen.recovered_s:g} s after it"
@@ -189,12 +180,12 @@ def _disk_lines(record: FlowRecord) -> list[str]:
 def _weight_lines(record: FlowRecord) -> list[str]:
     if record.weights is None:
         return []
-    mean = DASH if record.weights.mean_error_ratio is None else f"{record.weights.mean_error_ratio:.4f}"
+    mean = UNKNOWN if record.weights.mean_error_ratio is None else f"{record.weights.mean_error_ratio:.4f}"
     lines = [f"shares by weight in a queue of {format_rate_bps(record.weights.link_bps)} in frames; mean error {mean}"]
     for step in record.weights.steps[:MAX_STEPS]:
-        shares = ", ".join(f"{share:.4f}" for share in step.share_ratios) or DASH
-        error = DASH if step.error_ratio is None else f"{step.error_ratio:.4f}"
-        late = DASH if step.taken_s is None else f"{(step.taken_s - step.due_s) * 1e3:.1f} ms"
+        shares = ", ".join(f"{share:.4f}" for share in step.share_ratios) or UNKNOWN
+        error = UNKNOWN if step.error_ratio is None else f"{step.error_ratio:.4f}"
+        late = UNKNOWN if step.taken_s is None else f"{(step.taken_s - step.due_s) * 1e3:.1f} ms"
         from_s = f"from {step.due_s:g} s {weights_text(step.weights)}"
         lines.append(f"  {from_s}: shares {shares}, error {error}; in force {late} late")
     more = len(record.weights.steps) - MAX_STEPS
@@ -247,9 +238,38 @@ def _format_point(point: FlowPointResult, name: str) -> str:
         whose = "processors" if point.cpu_s_per_gb is not None else "processors, with all that runs on the machine,"
         text += f", {_format_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
     text += f", error of weights {_format_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
-    left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
-    return text + (f"; left out: {left_out}" if left_out else "")
+    return text + format_left_out(point.left_out)
 
 
 def _format_mean(found: SetUpMean | None, unit: float = MEGA, digits: int = 2) -> str:
-    return DASH if found is None else format_mean(found, unit, digits, lambda value, places: f"{value:.{places}f}")
+    return UNKNOWN if found is None else format_mean(found, unit, digits, lambda value, places: f"{value:.{places}f}")
+
+
+def _format_columns(record: FlowRecord) -> dict[str, str]:
+    """The request by the headings of a table's columns."""
+    request = record.requested
+    return FlowPoint(
+        0,
+        request.platform,
+        request.guests,
+        request.cpu,
+        request.offered_bps,
+        request.limits_bps,
+        request.greedy,
+        request.second_after_s,
+        request.payload_bytes,
+        request.pattern,
+        request.weights,
+        request.disk,
+    ).in_columns()
+
+
+TEXT = GuestText(
+    request=format_flow_request,
+    result=format_flow_result,
+    columns=_format_columns,
+    lines=format_trial,
+    summarize=summarize_compared,
+    summary_lines=summary_lines,
+    summary_json=summary_json,
+)

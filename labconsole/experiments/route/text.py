@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 
-from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.route.ledger import build_hops
-from labconsole.experiments.route.plan import format_target_pps
+from labconsole.experiments.route.plan import RoutePoint, Target, format_target_pps
 from labconsole.experiments.route.record import RouteRecord, RouterRecord
 from labconsole.experiments.route.route_comparison import RouteComparison
-from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary
+from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary, summarize_routes
+from labconsole.experiments.route.summary_json import summary_json
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.formatting import format_mean, format_noun_count
-from labconsole.text.cells import format_decimal
+from labconsole.report.trial_text import format_left_out, format_sink
+from labconsole.text.cells import UNKNOWN, format_decimal
 
 MAX_ROUTERS = 20
 _ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
@@ -36,49 +38,40 @@ def format_route_request(record: RouteRecord) -> str:
 def format_route_result(record: RouteRecord) -> str:
     """Format ``130,000 packets/s, Jain 0.9999``."""
     if record.sum_pps is None:
-        return DASH
+        return UNKNOWN
     jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
     return f"{format_decimal(record.sum_pps, 0)} packets/s{jain}"
 
 
-def route_lines(record: RouteRecord) -> list[str]:
-    """One trial for people."""
-    emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.route_id}  {record.testbed}{emulated}  {format_route_request(record)}"]
+def format_trial(record: RouteRecord) -> list[str]:
+    """The trial between its request and its verdict."""
     while_all = ""
     if record.shared_from is not None and record.shared_to is not None:
         bin_s = record.requested.bin_s
         while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
-    lines.append(f"  while all forwarded{while_all}: {format_route_result(record)}")
-    lines += [f"  {_router_line(each)}" for each in record.routers[:MAX_ROUTERS]]
+    lines = [f"while all forwarded{while_all}: {format_route_result(record)}"]
+    lines += [_router_line(each) for each in record.routers[:MAX_ROUTERS]]
     if len(record.routers) > MAX_ROUTERS:
-        lines.append(f"  and {len(record.routers) - MAX_ROUTERS} more routers")
+        lines.append(f"and {len(record.routers) - MAX_ROUTERS} more routers")
     if record.sink is not None:
-        sink = record.sink
-        lines.append(
-            f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
-            f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
-        )
+        lines.append(format_sink(record.sink))
     if record.start_skew_s is not None:
-        lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
+        lines.append(f"the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
     if record.busy_ratio is not None:
         switches = (
             "" if record.switches_per_s is None else f", {format_decimal(record.switches_per_s, 0)} context switches/s"
         )
         lines.append(
-            f"  processors of the unit under test {record.busy_ratio:.1%} busy while packets were sent{switches}"
+            f"processors of the unit under test {record.busy_ratio:.1%} busy while packets were sent{switches}"
         )
-    lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
-    lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines
 
 
 def _router_line(each: RouterRecord) -> str:
-    rate = DASH if each.forwarded_pps is None else f"{format_decimal(each.forwarded_pps, 0)} packets/s"
-    sent = DASH if each.sent_packets is None else each.sent_packets
-    text = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
-    text += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
+    rate = UNKNOWN if each.forwarded_pps is None else f"{format_decimal(each.forwarded_pps, 0)} packets/s"
+    sent = UNKNOWN if each.sent_packets is None else each.sent_packets
+    text = f"{each.guest:<6} {rate}; {sent} sent, {UNKNOWN if each.to_packets is None else each.to_packets} into it, "
+    text += f"{UNKNOWN if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
     text += build_hops(each).words()
     text += "" if each.routes is None else f"; {format_noun_count(each.routes, 'route')}"
     return text + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
@@ -112,9 +105,36 @@ def _format_point(point: RoutePointResult, name: str) -> str:
     text = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _format_mean(point.sum_pps)}"
     text += f", Jain {_format_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
     text += f", lost {_format_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
-    left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
-    return text + (f"; left out: {left_out}" if left_out else "")
+    return text + format_left_out(point.left_out)
 
 
 def _format_mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:
-    return DASH if found is None else format_mean(found, unit, digits, format_decimal)
+    return UNKNOWN if found is None else format_mean(found, unit, digits, format_decimal)
+
+
+def _format_columns(record: RouteRecord) -> dict[str, str]:
+    """The request by the headings of a table's columns."""
+    request = record.requested
+    target: Target = "max" if request.target_pps is None else request.target_pps
+    return RoutePoint(
+        0,
+        request.platform,
+        request.guests,
+        request.cpu,
+        request.routes,
+        request.destinations,
+        request.filters,
+        target,
+        request.frame_bytes,
+    ).in_columns()
+
+
+TEXT = GuestText(
+    request=format_route_request,
+    result=format_route_result,
+    columns=_format_columns,
+    lines=format_trial,
+    summarize=summarize_routes,
+    summary_lines=summary_lines,
+    summary_json=summary_json,
+)

@@ -1,0 +1,36 @@
+"""Starts of guests: when all are up, and their memory."""
+
+from __future__ import annotations
+
+from labconsole.model.plan.guest_kind import FactorOption, GuestCommand, GuestKind
+
+KIND = GuestKind(
+    name="boot",
+    plural="boots",
+    place=20,
+    instead="guests to start",
+    purpose="starts of guests",
+    assumed="if each guest takes five seconds",
+    title="Starts of guests",
+    result_title="all up after, memory",
+    command=GuestCommand(
+        help="start-up time and memory of guests",
+        description="Start any number of guests at once, and take the time until the last of them is up by a clock "
+        "outside of them: the sink of the first stream, which sees a ping of each. Cold: what the guests start from "
+        "is not in memory, which is proven; hot: all of it is, after one start that is thrown away. When all have "
+        "been quiet for five seconds, their memory is measured; context switches are counted in the last three of "
+        "these five seconds, and in the last three of five seconds before the start.",
+        platforms="platforms of hosts.yaml with guests",
+        options=(
+            FactorOption("--guests", "guests", "counts", "N,M", "how many guests are started at once (default: 1)"),
+            FactorOption("--start", "start", "names", "A,B", "cold, hot (default: hot)"),
+            FactorOption(
+                "--memory-mib", "memory_mib", "whole number", "MIB", "memory of each guest (default: the platform's)"
+            ),
+            FactorOption("--limit", "limit_s", "number", "S", "a guest that takes longer is missing (default: 300)"),
+        ),
+        set_ups="how often every point is measured",
+        repetitions="how often in each of these rounds",
+        summary="times and memory with intervals, and lines over the number of guests",
+    ),
+)
