@@ -37,6 +37,11 @@ def judged(
     return weighed(found)
 
 
+def capture_reasons(failure: str) -> list[Reason]:
+    """Reasons for a sink whose capture failed; empty if ``failure`` is."""
+    return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
+
+
 class PacketSink(Protocol):
     """What a record has of the sink at which packets of guests are counted."""
 

@@ -105,7 +105,7 @@ def _advise_guests(
     plan: Plan, store: RunStore, testbed_fingerprint: str, accuracy_ratio: float, *, as_json: bool
 ) -> int:
     from labconsole.cli.text.advice import guests_advice_lines
-    from labconsole.engine.crew_step import load_by_hash
+    from labconsole.engine.crew_experiment import load_by_hash
     from labconsole.experiments.advice import guests_advice
     from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.experiments.units import report_units

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 
 Start = Literal["cold", "hot"]
@@ -43,6 +43,7 @@ class BootPoint:
     platform: str
     guests: int
     start: Start
+    cpu: ClassVar[Placing] = "any"
     crew: ClassVar[None] = None
     """Guests are never kept for another trial."""
 

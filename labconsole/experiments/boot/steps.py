@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import CrewExperiment, CrewStep, load_by_hash
+from labconsole.engine.crew_experiment import CrewExperiment, load_by_hash
+from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.plan import BootFactors, BootPoint
 from labconsole.experiments.boot.record import BOOT_FORMAT, RECORD, BootRecord

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, CrewExperiment, CrewStep, require_program
+from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, require_program
+from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import ConfigError
 from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import line_frames_bps

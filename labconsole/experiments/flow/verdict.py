@@ -52,11 +52,6 @@ RATE_ERROR = 0.001
 """Relative tolerance of a limiter's rate as read back: a kernel counts in bytes per second."""
 
 
-def capture_reasons(failure: str) -> list[Reason]:
-    """Reasons for a sink whose capture failed; empty if ``failure`` is."""
-    return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
-
-
 def derive_reasons(
     requested: FlowRequested,
     flows: Sequence[SinkFlowRecord],

@@ -6,13 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import (
-    SOME_CPUS,
-    CrewExperiment,
-    CrewStep,
-    load_usable_records,
-    require_program,
-)
+from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, load_usable_records, require_program
+from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import ConfigError
 from labconsole.experiments.job.plan import JobFactors, JobPoint
 from labconsole.experiments.job.record import RECORD, JobRecord

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, CrewExperiment, CrewStep, require_program
+from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, require_program
+from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import ConfigError
 from labconsole.experiments.route.plan import RouteFactors, RoutePoint, format_target_pps
 from labconsole.experiments.route.record import RECORD, RouteRecord

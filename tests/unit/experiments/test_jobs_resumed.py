@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.crew_step import (
+from labconsole.engine.crew_experiment import (
     count_steps_in_broken_blocks,
     describe_refusals,
     drop_incomplete_blocks,
