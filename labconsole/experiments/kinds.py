@@ -83,6 +83,17 @@ class PluginStep:
         """Return the step's durations."""
         return _call_plugin(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
 
+    def in_columns(self) -> dict[str, str]:
+        """Return what distinguishes the step from others, by table heading; empty if the plug-in does not say."""
+        find = getattr(self.inner, "in_columns", None)
+        if find is None:
+            return {}
+        try:
+            return _call_plugin(self._name, lambda: {str(key): str(value) for key, value in find().items()})
+        except LabError as exc:
+            log.warning("%s", exc)
+            return {}
+
     async def take(self, bench: Bench) -> StepRecord:
         """Run the step."""
         try:

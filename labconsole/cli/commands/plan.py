@@ -112,7 +112,9 @@ def _advise_guests(
 
     assert plan.guests is not None
     noun = plan.guests.kind
-    (kind,) = (each for each in load_measured_kinds() if each.kind.name == noun)
+    kind = next((each for each in load_measured_kinds() if each.kind.name == noun), None)
+    if kind is None:
+        raise ConfigError(f"has trials of a kind that measures nothing to compare: {noun}", key="plan", value=plan.name)
     records = list(load_by_hash(store, kind.kind, plan.guests.hashes, testbed_fingerprint))
     if not records:
         _ask_for_occasion(plan, store, testbed_fingerprint)

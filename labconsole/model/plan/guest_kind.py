@@ -82,7 +82,8 @@ class GuestKind:
     ``name``: of its folder, its key in plans and its records; the noun for a trial. ``place``: its order among the
     kinds. ``instead``: what plans of this kind have instead of frames to forward. ``purpose``: what a lease is for.
     ``assumed``: the durations that an estimate assumes. ``title``, ``result_title``: of the table of a plan's trials,
-    and of its column for results. ``over_time``: whether a trial's picture has curves over time.
+    and of its column for results. ``over_time``: whether a trial's picture has curves over time. ``claim_tables``: of
+    its report, those with claims; ``abstract_tables``: those that compare them with a paper's abstract.
     """
 
     name: str
@@ -95,6 +96,8 @@ class GuestKind:
     result_title: str
     command: GuestCommand
     over_time: bool = False
+    claim_tables: Sequence[str] = ()
+    abstract_tables: Sequence[str] = ()
 
     @property
     def planned(self) -> type[PlannedCrews[Any, Any]]:

@@ -11,6 +11,7 @@ from textual.message import Message
 from labconsole.engine.crew_step import CrewStep
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.experiments.kinds import PluginStep
 from labconsole.model.plan.guest_kind import GuestKind, guest_kinds
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
@@ -120,9 +121,9 @@ class SearchesTable(FactorTable):
 
     def _tell_apart(self, steps: list[StepView]) -> None:
         """Find columns for the factors of guests, once for all of a plan's trials."""
-        factors = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
+        factors = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep | PluginStep)]
         self.factors = {}
-        if factors and len(factors) == len(steps):
+        if factors and all(factors) and len(factors) == len(steps):
             self.factors = dict(enumerate(factors))
             title = "found" if self._guests is None else self._guests.result_title
             found = Column("found", title, LEAST_FOUND, right=False, grow_to=MOST_FOUND)
