@@ -166,16 +166,14 @@ class CrewStep(ABC, Generic[F, P, R]):
         kind = GuestLacks if isinstance(problem, GuestLacks) else MeasurementError
         return kind(f"{self.describe()}: {text}")
 
-    def verdict_of(self, record: StepRecord) -> Verdict:
+    def verdict_of(self, record: Any) -> Verdict:
         """The record's verdict."""
-        found: Any = record
-        verdict: Verdict = found.verdict
+        verdict: Verdict = record.verdict
         return verdict
 
-    def has_started_guests(self, record: StepRecord) -> bool:
+    def has_started_guests(self, record: Any) -> bool:
         """Whether the trial's guests were set up. If not, they are not set up again for each of the crew's trials."""
-        found: Any = record
-        return found.set_up is not None or not NOT_SET_UP & {each.code for each in self.verdict_of(record).reasons}
+        return record.set_up is not None or not NOT_SET_UP & {each.code for each in self.verdict_of(record).reasons}
 
     def picture(self, record: StepRecord) -> StepPicture:
         """The picture of the trial's result."""

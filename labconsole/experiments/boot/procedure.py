@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from labconsole.contracts.crew import CrewMember
-from labconsole.contracts.experiment import Bench, StepRecord
+from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import CrewStep
@@ -78,7 +78,7 @@ class BootStep(CrewStep[BootFactors, BootPoint, BootRecord]):
             return self.void(reason("no_memory", exc.message), bench, attempt)
         return self._conclude(seen, bench, attempt)
 
-    def has_started_guests(self, record: StepRecord) -> bool:
+    def has_started_guests(self, record: Any) -> bool:
         """See CrewStep. Each attempt starts new guests, unless they do not fit into memory."""
         return "no_memory" not in {each.code for each in self.verdict_of(record).reasons}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -55,7 +55,7 @@ def build_guest_plan(
     return plan
 
 
-def parse_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
+def parse_factors(of: type[Factors], given: Mapping[str, Any]) -> Factors:
     """Parse factors by the names of a plan; None values are left out. Raises ConfigError with the name as its key, and
     for nested factors with the inner name after a dot: jobs.size.
     """
