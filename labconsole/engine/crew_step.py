@@ -84,10 +84,10 @@ class CrewStep(ABC, Generic[F, P, R]):
         repetition = f", repetition {self.trial.repetition}" if self.repetitions > 1 else ""
         return f"{self.trial.point.words()}{block}{repetition}"
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """The values that distinguish it from the plan's other steps, by table heading."""
         return {
-            **self.trial.point.in_columns(),
+            **self.trial.point.format_factors(),
             "set-up": str(self.trial.block),
             "repetition": str(self.trial.repetition),
         }
@@ -260,7 +260,7 @@ class SharedCrewStep(CrewStep[F, P, R]):
     async def measure(self, crew: StandingCrew, bench: Bench, attempt: int) -> R:
         """Run one attempt with these guests, and conclude() it. Raises LabError."""
 
-    def how_made(self, inventory: Inventory) -> HowMade:
+    def set_up_options(self, inventory: Inventory) -> HowMade:
         """How its guests are set up."""
         return USUAL
 
@@ -276,7 +276,7 @@ class SharedCrewStep(CrewStep[F, P, R]):
             )
         )
         turn = (self.plan_name, self.trial.block)
-        crew = await start_crew(stage, stage.stand(point.platform, members, turn, self.how_made(bench.inventory)))
+        crew = await start_crew(stage, stage.stand(point.platform, members, turn, self.set_up_options(bench.inventory)))
         if isinstance(crew, Reason):
             return self.void(crew, bench, attempt)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from labconsole import plugins
@@ -11,6 +11,7 @@ from labconsole.contracts.experiment import Bench, Experiment, Stage, Step, Step
 from labconsole.contracts.measured import MeasuredKind
 from labconsole.contracts.picture import StepPicture
 from labconsole.errors import ConfigError, LabError
+from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
@@ -18,6 +19,9 @@ from labconsole.model.plan.plugins import PACKAGE, find_factors, load_experiment
 
 log = logging.getLogger("labconsole.experiments")
 T = TypeVar("T")
+
+Recompute = Callable[[Any], Sequence[Discrepancy]]
+Unjudged = Callable[[Any], Iterable[str]]
 
 
 def kinds(store: Any) -> tuple[Experiment, ...]:
@@ -38,6 +42,31 @@ def kinds(store: Any) -> tuple[Experiment, ...]:
 def load_measured_kinds() -> tuple[MeasuredKind, ...]:
     """Return what the kinds measure, for comparisons: ``MEASURED`` of each folder with ``measured.py``."""
     return tuple(module.MEASURED for module in plugins.load_kind_files("measured").values())
+
+
+def find_recompute(kind: str) -> Recompute | None:
+    """Return ``RECOMPUTE`` in ``verify.py`` of this kind's folder, or in the plug-in's module.
+
+    None means that its runs are verified instead, or nothing.
+    """
+    found: Recompute | None = getattr(_verify_module(kind), "RECOMPUTE", None)
+    return found
+
+
+def find_unjudged(kind: str) -> Unjudged | None:
+    """Return ``UNJUDGED`` from there, which names what of a record cannot be judged again, or None if there is none."""
+    found: Unjudged | None = getattr(_verify_module(kind), "UNJUDGED", None)
+    return found
+
+
+def _verify_module(kind: str) -> Any:
+    """Return the module that says how a kind is verified, or None."""
+    if kind in plugins.find_external_names(PACKAGE):
+        try:
+            return load_experiment(kind)
+        except plugins.PluginError:  # the callers report it
+            return None
+    return plugins.load_kind_file(kind, "verify") if kind in plugins.find_kinds("verify") else None
 
 
 def find_plugin_hashes(plan: Plan, store: Any) -> list[str]:
@@ -83,9 +112,9 @@ class PluginStep:
         """Return the step's durations."""
         return _call_plugin(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """Return what distinguishes the step from others, by table heading; empty if the plug-in does not say."""
-        find = getattr(self.inner, "in_columns", None)
+        find = getattr(self.inner, "format_factors", None)
         if find is None:
             return {}
         try:

@@ -101,7 +101,7 @@ with open_store(str(place / "naps.sqlite")) as store:
     again = experiment.stored(steps, inventory.fingerprint())
 print(json.dumps({
     "kinds": list(guest_kinds()), "stored": len(again), "words": [step.describe() for step in steps],
-    "columns": [step.in_columns() for step in steps], "details": describe_steps(plan, None),
+    "columns": [step.format_factors() for step in steps], "details": describe_steps(plan, None),
     "pictures": [step.picture(again[step.hash]).found for step in steps],
 }))
 """

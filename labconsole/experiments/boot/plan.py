@@ -51,7 +51,7 @@ class BootPoint:
         """``lxc: 5 guests, cold``."""
         return f"{self.platform}: {self.guests} guest{'s' if self.guests > 1 else ''}, {self.start}"
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""
         return {"platform": self.platform, "guests": str(self.guests), "start": self.start}
 

@@ -243,7 +243,7 @@ class FlowPoint:
         text += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
         return text + where + self._format_payload()
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""
         return {
             "platform": self.platform,

@@ -77,7 +77,7 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
         speed_bps = inventory.streams[0].link_speed_bps
         return {"link_speed_bps": speed_bps, "line_bps": line_bps(speed_bps, self.trial.point.payload_bytes)}
 
-    def how_made(self, inventory: Inventory) -> HowMade:
+    def set_up_options(self, inventory: Inventory) -> HowMade:
         """See SharedCrewStep. Guests that are sent to are on the port that the source sends to."""
         return HowMade(port=inventory.streams[0].uut_in) if self.trial.point.pattern == "in" else USUAL
 

@@ -167,7 +167,7 @@ class JobPoint:
         guests = "guest" if self.guests == 1 else "guests"
         return f"{self.platform}: {JOBS[self.job].words(self.size)} in {working} {guests}{where}"
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""
         unit = f" {JOBS[self.job].unit}" if self.job in JOBS else ""
         return {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from labconsole.experiments.job.disk_verdict import format_mib
 from labconsole.experiments.job.live_view import format_times
 from labconsole.experiments.job.plan import JobPoint
 from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.record import CopyRecord, DiskRecord, JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
-from labconsole.experiments.job.summary import GuestsCurve, JobsSummary, summarize_jobs
-from labconsole.experiments.job.summary_json import summary_json
+from labconsole.experiments.job.summary import GuestsCurve, IsolationResult, JobsSummary, Overhead, summarize_jobs
+from labconsole.measure.statistics.as_json import effect_json, line_json, mean_json
 from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
@@ -166,12 +168,74 @@ def _format_ratio(effect: Effect) -> str:
     return f"{1 + effect.change:.2f} ({1 + effect.ci_low:.2f} to {1 + effect.ci_high:.2f})"
 
 
+def summary_json(found: JobsSummary) -> dict[str, Any]:
+    """As ``experiment job --summary --json`` prints it: the keys are a format, whatever the fields are called."""
+    return {
+        "points": [_point_times(each) for each in found.points],
+        "overheads": [_overhead(each) for each in found.overheads],
+        "one_works": [_guests_curve(each) for each in found.one_works],
+        "all_work": [_guests_curve(each) for each in found.all_work],
+        "isolation": [_isolation_found(each) for each in found.isolation],
+        "testbeds": dict(found.testbeds),
+        "emulated": found.emulated,
+        "superseded": found.superseded,
+        "margin_ratio": found.margin_ratio,
+        "bare_platforms": found.bare_platforms,
+    }
+
+
+def _point_times(found: PointTimes) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "seconds": mean_json(found.seconds),
+        "slowest": mean_json(found.slowest),
+        "between_guests_sd_s": found.between_guests_sd_s,
+        "jain": found.jain,
+        "clock_ratio": found.clock_ratio,
+        "left_out": dict(found.left_out),
+        "job_ids": found.job_ids,
+        "apart": [mean_json(each) for each in found.apart],
+    }
+
+
+def _overhead(found: Overhead) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "bare": found.bare,
+        "effect": effect_json(found.effect),
+        "added_s": mean_json(found.added_s),
+        "adjusted_p": found.adjusted_p,
+        "word": found.word,
+    }
+
+
+def _guests_curve(found: GuestsCurve) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "points": [_point_times(each) for each in found.points],
+        "alone_s": found.alone_s,
+        "fit": line_json(found.fit),
+        "word": found.word,
+    }
+
+
+def _isolation_found(found: IsolationResult) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "first": effect_json(found.first),
+        "second": effect_json(found.second),
+        "word": found.word,
+        "held": found.held,
+        "left_out": found.left_out,
+    }
+
+
 def _format_columns(record: JobRecord) -> dict[str, str]:
     """The request by the headings of a table's columns."""
     request = record.requested
     return JobPoint(
         0, request.platform, request.job, request.size, request.guests, request.working, request.cpu
-    ).in_columns()
+    ).format_factors()
 
 
 TEXT = GuestText(

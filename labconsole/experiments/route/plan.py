@@ -142,7 +142,7 @@ class RoutePoint:
         text += f", {self.filters} filter rule{'s' if self.filters > 1 else ''}" if self.filters else ""
         return f"{text}, {rate}, {self.frame_bytes} B{where}"
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""
         return {
             "platform": self.platform,

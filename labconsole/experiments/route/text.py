@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.plan import RoutePoint, Target, format_target_pps
 from labconsole.experiments.route.record import RouteRecord, RouterRecord
 from labconsole.experiments.route.route_comparison import RouteComparison
-from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary, summarize_routes
-from labconsole.experiments.route.summary_json import summary_json
+from labconsole.experiments.route.summary import RoutePointResult, RouterResult, RoutesSummary, summarize_routes
+from labconsole.measure.statistics.as_json import effect_json, mean_json
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.formatting import format_mean, format_noun_count
@@ -112,6 +113,60 @@ def _format_mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) ->
     return UNKNOWN if found is None else format_mean(found, unit, digits, format_decimal)
 
 
+def summary_json(found: RoutesSummary) -> dict[str, Any]:
+    """As ``experiment route --summary --json`` prints it: the keys are a format, whatever the fields are called."""
+    return {
+        "points": [_route_point_found(each) for each in found.points],
+        "compared": [_routes_compared(each) for each in found.compared],
+        "testbeds": dict(found.testbeds),
+        "superseded": found.superseded,
+    }
+
+
+def _route_point_found(found: RoutePointResult) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "sum_pps": mean_json(found.sum_pps),
+        "sent_pps": mean_json(found.sent_pps),
+        "lost_ratio": mean_json(found.lost_ratio),
+        "jain": mean_json(found.jain),
+        "busy_ratio": mean_json(found.busy_ratio),
+        "switches_per_s": mean_json(found.switches_per_s),
+        "load_s": mean_json(found.load_s),
+        "routers": [_router_found(each) for each in found.routers],
+        "left_out": dict(found.left_out),
+        "route_ids": found.route_ids,
+        "by_outcome": found.by_outcome,
+    }
+
+
+def _router_found(found: RouterResult) -> dict[str, Any]:
+    return {
+        "guest": found.guest,
+        "forwarded_pps": mean_json(found.forwarded_pps),
+        "lost_ratio": mean_json(found.lost_ratio),
+        "inside_ratio": mean_json(found.inside_ratio),
+    }
+
+
+def _routes_compared(found: RouteComparison) -> dict[str, Any]:
+    return {
+        "what": found.what,
+        "key": found.key,
+        "than": found.than,
+        "pairs": found.pairs,
+        "effect": effect_json(found.effect),
+        "adjusted_p": found.adjusted_p,
+        "equivalent_p": found.equivalent_p,
+        "margin_ratio": found.margin_ratio,
+        "word": found.word,
+        "apart": effect_json(found.apart),
+        "untested": found.untested,
+        "saturated": found.saturated,
+        "than_saturated": found.than_saturated,
+    }
+
+
 def _format_columns(record: RouteRecord) -> dict[str, str]:
     """The request by the headings of a table's columns."""
     request = record.requested
@@ -126,7 +181,7 @@ def _format_columns(record: RouteRecord) -> dict[str, str]:
         request.filters,
         target,
         request.frame_bytes,
-    ).in_columns()
+    ).format_factors()
 
 
 TEXT = GuestText(

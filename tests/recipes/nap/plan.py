@@ -42,7 +42,7 @@ class NapPoint:
         """``lxc: 2 guests in a soft bed``."""
         return f"{self.platform}: {self.guests} guests in a {self.bed} bed"
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""
         return {"platform": self.platform, "guests": str(self.guests), "bed": self.bed}
 

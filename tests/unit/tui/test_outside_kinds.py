@@ -130,7 +130,7 @@ async def test_such_a_plan_is_shown_run_and_told(toy: Any, size: tuple[int, int]
 
 
 async def test_steps_that_say_what_they_differ_in_have_columns_for_it(toy: Any):
-    toy.Step.in_columns = lambda self: {"toy": "doll", "number": self.describe().rpartition(" ")[2]}
+    toy.Step.format_factors = lambda self: {"toy": "doll", "number": self.describe().rpartition(" ")[2]}
     async with console(session) as (app, _, pilot):
         await pilot.press("4")
         told = await shown(app, pilot, "toys", "Steps", "number", "found")

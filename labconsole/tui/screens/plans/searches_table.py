@@ -121,7 +121,7 @@ class SearchesTable(FactorTable):
 
     def _tell_apart(self, steps: list[StepView]) -> None:
         """Find columns for the factors of guests, once for all of a plan's trials."""
-        factors = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep | PluginStep)]
+        factors = [each.step.format_factors() for each in steps if isinstance(each.step, CrewStep | PluginStep)]
         self.factors = {}
         if factors and all(factors) and len(factors) == len(steps):
             self.factors = dict(enumerate(factors))
