@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -60,8 +61,9 @@ class Examination:
         if self._together.elsewhere:
             self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in (*recompute_search(search, self._searched), *find_implausible(search, self._heads)):
-                self._found(search.search_id, wrong)
+            with self._computing(search.search_id):
+                for wrong in (*recompute_search(search, self._searched), *find_implausible(search, self._heads)):
+                    self._found(search.search_id, wrong)
 
     def take_other(self, kind: RecordKind[Any], record: Any) -> None:
         """Examine one more record that is neither a run nor a search."""
@@ -73,16 +75,22 @@ class Examination:
         if recompute is None:
             self.unjudged[f"whatever {kind.plural} hold, for which no installed package has a check"] += 1
             return
-        try:
+        with self._computing(record_id):
             for wrong in recompute(record):
                 self._found(record_id, wrong)
             if describe_unjudged is not None:
                 self.unjudged.update(describe_unjudged(record))
-        except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has
-            self._found(record_id, against("record", f"its numbers cannot be computed with: {exc}"))
         if hasattr(record, "set_up") and isinstance(getattr(record, "plan", None), CrewTrialRef):
             for other_id, wrong in self._together.add_trial(kind, record):
                 self._found(other_id, wrong)
+
+    @contextmanager
+    def _computing(self, record_id: str) -> Iterator[None]:
+        """Report numbers that no measurement has and that stop the arithmetic. ``examine`` does so itself."""
+        try:
+            yield
+        except (ArithmeticError, ValueError) as exc:
+            self._found(record_id, against("record", f"its numbers cannot be computed with: {exc}"))
 
 
 def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:

@@ -19,12 +19,12 @@ from labconsole.report.planned_trials import TrialOfPlan, select_guest_trials
 from labconsole.store.writing import RunStore
 from labconsole.units import counted
 
-MAX_PLANS = 1000
-"""The number of a bundle's plan files that are read."""
+MAX_PLANS, MAX_PLAN_BYTES = 1000, 16 << 20
+"""The number of a bundle's plan files that are read, and their bytes together: parsing takes some 10 µs a byte."""
 
-MAX_OCCASION_PLANS = 500_000
-"""Of all plan files together, each on every occasion that the records name: a hash is computed for each. A plan counts
-once, and once more for every hundred points.
+MAX_PLAN_HASHES = 500_000
+"""Of all plan files together, each without an occasion and on every one that the records name. A hash counts once, and
+once more for every ten points of its plan; the trials of guests of a plan have hashes, too, and ten of them count once.
 """
 
 
@@ -56,7 +56,7 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     fingerprints = {run.testbed_fingerprint for run in summaries} | {each.testbed_fingerprint for each in others}
     names = {*(run.plan_name for run in summaries), *(each.plan.name for each in others)}
     by_plan, others_by_plan = _group_by_plan_hash(summaries), _group_trials_by_plan_hash(others)
-    inventory, commands, occasions_left = None, list[PlanCommand](), MAX_OCCASION_PLANS
+    inventory, commands, hashes_left = None, list[PlanCommand](), MAX_PLAN_HASHES
     path = found.path(pack.INVENTORY)
     try:
         if path is not None:
@@ -65,18 +65,20 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
         for name, key in plan_names(found).items():
             plan = load_plan(found.directory / name, inventory)
             commands += _list_commands(plan, name)
+            on_occasions = build_occasion_plans(plan, names)
+            hashes_left -= _count_hashes(plan, 1 + len(on_occasions))
+            if hashes_left < 0:
+                raise StoreError(
+                    f"{name}: the bundle's plans, by their points and on all occasions that its records name, are more "
+                    f"than {MAX_PLAN_HASHES}"
+                )
             real = plan.hash()
-            there.add(real)
             if real != key:
                 tell(f"{name}: means plan {real}, not {key} as the manifest says")
+            if real in there:
+                continue  # a copy of a plan whose records have been checked
+            there.add(real)
             _points(plan, by_plan.get(real, ()), name, tell)
-            on_occasions = build_occasion_plans(plan, names)
-            occasions_left -= len(on_occasions) * (1 + len(plan.every_point) // 100)
-            if occasions_left < 0:
-                raise StoreError(
-                    f"{name}: the bundle's plans on all occasions that its records name are more than "
-                    f"{MAX_OCCASION_PLANS}"
-                )
             for other in (plan, *on_occasions):
                 there.add(other.hash())
                 _trials_of_guests(other, others_by_plan.get(other.hash(), ()), name, tell)
@@ -91,14 +93,14 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     if inventory is not None and found.manifest.get("inventory") != inventory.fingerprint():
         stated = cut(str(found.manifest.get("inventory")))
         tell(f"{MANIFEST}: inventory: says {stated}, {pack.INVENTORY} is {inventory.fingerprint()}")
-    said = " ".join(select_strings(found.manifest.get("missing")))
+    missing = {word.strip("().,;:") for text in select_strings(found.manifest.get("missing")) for word in text.split()}
     for key in sorted(fingerprints - there):
-        if key not in said:
+        if key not in missing:
             tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
     grids = {run.plan_hash for run in summaries if run.plan_hash and not run.plan_hash.startswith(HASH_PREFIX)}
     grids |= {each.plan.plan_hash for each in others if each.plan.plan_hash is not None}
     for key in sorted(grids - there):
-        if key not in said:
+        if key not in missing:
             tell(f"plans: none of them is the plan {key} of these runs")
     return tuple(commands)
 
@@ -115,6 +117,14 @@ def _group_trials_by_plan_hash(trials: Iterable[TrialOfPlan]) -> dict[str | None
     for trial in trials:
         found.setdefault(trial.plan.plan_hash, []).append(trial)
     return found
+
+
+def _count_hashes(plan: Plan, occasions: int) -> int:
+    """The share of ``MAX_PLAN_HASHES`` of one plan. ``occasions``: their number, and one for the plan itself."""
+    guests = plan.guests
+    points = len(plan.every_point) + (len(guests.points) if guests is not None else 0)
+    trials = len(guests.points) * guests.set_ups * guests.repetitions if guests is not None else 0
+    return occasions * (1 + points // 10) + trials // 10
 
 
 def _list_commands(plan: Plan, name: str) -> Iterator[PlanCommand]:
@@ -162,4 +172,6 @@ def plan_names(found: Unpacked) -> dict[str, object]:
     there = [name for name in plans if name.startswith("plans/") and name in found.names]
     if len(there) > MAX_PLANS:
         raise StoreError(f"{MANIFEST}: names {len(there)} plans; allowed: {MAX_PLANS}")
+    if (together := sum((found.directory / name).stat().st_size for name in there)) > MAX_PLAN_BYTES:
+        raise StoreError(f"{MANIFEST}: its plans have {together} bytes together; allowed: {MAX_PLAN_BYTES}")
     return {name: plans[name] for name in there}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from labconsole.cli.output import print_json_line, print_lines
+from labconsole.cli.output import print_json_line, print_lines, print_progress
 from labconsole.cli.remaining_steps import Chosen, describe_ending, exit_status, find_remaining_steps
 from labconsole.cli.text.replay import format_h_mm_ss, utc_timestamp
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -35,18 +34,16 @@ def narrate_trial(kind: GuestKind, progress: StepProgress, *, as_json: bool) -> 
         if as_json:
             print_json_line({"event": "set_up_broke", **head, "why": progress.broke})
         else:
-            sys.stderr.write(f"  the guests broke off, so all their trials are taken again: {progress.broke}\n")
+            print_progress(f"  the guests broke off, so all their trials are taken again: {progress.broke}")
     elif progress.again:
         if as_json:
             print_json_line({"event": f"{kind.name}_taken_again", **head, "why": progress.again})
         else:
-            sys.stderr.write(f"  invalid, so it is taken again: {progress.again}\n")
+            print_progress(f"  invalid, so it is taken again: {progress.again}")
     elif as_json:
         print_json_line({"event": f"{kind.name}_started", **head, "requested": progress.step.describe()})
     else:
-        sys.stderr.write(
-            f"{plan.name}: {kind.name} {progress.number} of {progress.total}: {progress.step.describe()}\n"
-        )
+        print_progress(f"{plan.name}: {kind.name} {progress.number} of {progress.total}: {progress.step.describe()}")
 
 
 def narrate_trial_outcome(kind: GuestKind, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:

@@ -11,7 +11,7 @@ from labconsole.cli import commands
 from labconsole.cli.options import Parser
 from labconsole.cli.output import print_error
 from labconsole.errors import Aborted, ConfigError, LabError
-from labconsole.text.sanitize import sanitize, sanitized_output
+from labconsole.text.sanitize import sanitize, sanitized_output, single_line
 from labconsole.wire.version import __version__
 
 EPILOG = """\
@@ -129,7 +129,17 @@ def _set_up_logging(verbose: int) -> None:
 
     if verbose:
         level = logging.DEBUG if verbose > 1 else logging.INFO
-        logging.basicConfig(stream=sys.stderr, format="  %(name)s: %(message)s", level=logging.WARNING)
+
+        class LineFormatter(logging.Formatter):
+            """Keeps a message, which may quote a node, to one line; a traceback has its own."""
+
+            def formatMessage(self, record: logging.LogRecord) -> str:
+                record.message = single_line(record.message)
+                return super().formatMessage(record)
+
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(LineFormatter("  %(name)s: %(message)s"))
+        logging.basicConfig(handlers=[handler], level=logging.WARNING)
         logging.getLogger("labconsole").setLevel(level)
     else:
         logging.basicConfig(handlers=[logging.NullHandler()])

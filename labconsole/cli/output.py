@@ -46,3 +46,9 @@ def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> N
 def print_error(sentence: object) -> None:
     """One sentence on stderr, by the program's name."""
     sys.stderr.write(f"labconsole: {single_line(str(sentence))}\n")
+
+
+def print_progress(line: str) -> None:
+    """One line on stderr on what is being measured. It may name a node's words, which add no lines of their own."""
+    sys.stderr.write(f"{single_line(line)}\n")
+    sys.stderr.flush()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from labconsole.api.session import connected
-from labconsole.cli.output import print_error, print_json_line, print_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines, print_progress
 from labconsole.engine.dry_run import set_up_commands, set_ups
 from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialStarted
 from labconsole.engine.testbed import Testbed
@@ -110,10 +110,10 @@ def build_narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable
         elif isinstance(event, NodeChanged) and event.state is NodeState.LOST:
             print_error(f"{event.node} lost: {event.message}")
         elif isinstance(event, TrialStarted) and not quiet:
-            sys.stderr.write(f"{event.request.words()} ({event.repetition}/{event.repetitions})\n")
+            print_progress(f"{event.request.words()} ({event.repetition}/{event.repetitions})")
         elif args.verbose and isinstance(event, (PhaseChanged, NodeChanged)):
             text = f"{event.node} {event.state}" if isinstance(event, NodeChanged) else str(event.phase)
-            sys.stderr.write(f"  {text}\n")
+            print_progress(f"  {text}")
 
     return tell
 

@@ -19,7 +19,7 @@ from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import Figures
-from labconsole.wire.lease import LeaseChanged, LeaseLost, ReleaseLease, StatedHolder, TakeLease, TrialNow
+from labconsole.wire.lease import LeaseChanged, LeaseGranted, LeaseLost, ReleaseLease, StatedHolder, TakeLease, TrialNow
 
 log = logging.getLogger("labconsole.engine")
 
@@ -126,6 +126,8 @@ class Leases:
         self.lost: LeaseTaken | None = None
         self._owner = owner
         self._leased: list[AgentLink] = []
+        self._nodes: tuple[str, ...] = ()
+        self._left_s: float | None = None
         self._observe: dict[str, str] = {}
         self._taken_from: list[Figures] = []
 
@@ -146,16 +148,10 @@ class Leases:
         """Lease these nodes in order. Raises LeaseHeld, with the known details, if another session has one."""
         self.lost = None
         self._taken_from.clear()
-        self._purpose, self._observe = purpose, observe
+        self._purpose, self._observe, self._left_s = purpose, observe, left_s
+        self._nodes = tuple(links)
         for name, link in links.items():
-            wish = self._wish(name, left_s, take_over=take_over)
-            try:
-                taken = await link.ask(wish, timeout_s=TAKE_OVER_S if take_over else 30.0)
-            except AgentError as exc:
-                if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
-                    raise
-                raise LeaseHeld(name, exc.message, code=exc.code, operation=wish.op, detail=exc.detail) from None
-            self._leased.append(link)
+            taken = await self._take(link, take_over=take_over)
             if taken.taken_from is not None:
                 holder = build_holder(taken.taken_from, clock_offset_ns=link.clock_offset_ns)
                 self._taken_from.append(
@@ -167,14 +163,36 @@ class Leases:
                     }
                 )
 
+    async def _take(self, link: AgentLink, *, take_over: bool) -> LeaseGranted:
+        wish = self._wish(link.name, self._left_s, take_over=take_over)
+        try:
+            taken = await link.ask(wish, timeout_s=TAKE_OVER_S if take_over else 30.0)
+        except AgentError as exc:
+            if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
+                raise
+            raise LeaseHeld(link.name, exc.message, code=exc.code, operation=wish.op, detail=exc.detail) from None
+        self._leased.append(link)
+        return taken
+
+    async def retake(self, links: Mapping[str, AgentLink]) -> None:
+        """Lease the batch's nodes that were lost and are back again, of ``links``: their agents had released them.
+
+        Raises LeaseHeld if another session was faster, and NodeError.
+        """
+        leased = {link.name for link in self._leased}
+        for name in self._nodes:
+            if name in links and name not in leased and self.lost is None:
+                await self._take(links[name], take_over=False)
+
     async def renew(self, left_s: float | None) -> None:
         """Announce the time left again. A node that cannot answer is noticed by the trial."""
         if left_s is None:
             return
+        self._left_s = max(0.0, left_s)
 
         async def tell(link: AgentLink) -> None:
             try:
-                await link.ask(self._wish(link.name, max(0.0, left_s)), timeout_s=5)
+                await link.ask(self._wish(link.name, self._left_s), timeout_s=5)
             except NodeError as exc:
                 log.info("renewing the lease on %s: %s", link.name, exc.message)
 
@@ -182,6 +200,7 @@ class Leases:
 
     async def release(self) -> None:
         """Release all leases. A node that cannot answer has released its lease by itself."""
+        self._nodes = ()
         while self._leased:
             link = self._leased.pop()
             try:

@@ -25,7 +25,7 @@ from labconsole.engine.trial.second_guest import second_guest_setup
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.engine.trial.trial import Trial
 from labconsole.engine.trial_announcer import TrialAnnouncer
-from labconsole.errors import Aborted, LabError, MeasurementError
+from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
 from labconsole.model.inventory import Inventory
@@ -287,5 +287,10 @@ class Session(ConnectedTestbed[StoreT]):
         self._emit(GuestTrialStarted(run_id=run_id, request=request, words=description, plan=plan))
 
     async def renew_lease(self, left_s: float | None) -> None:
-        """Announce how long the batch will still take to operators who wait; None announces nothing."""
+        """Announce how long the batch will still take to operators who wait; None announces nothing.
+
+        Nodes that were lost and are back are leased again. Raises LeaseHeld if another operator has one by now.
+        """
+        with suppress(NodeLost):  # the trial notices that by itself
+            await self._leases.retake(self._pool.links)
         await self._leases.renew(left_s)

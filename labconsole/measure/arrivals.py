@@ -22,7 +22,9 @@ Samples = Sequence[tuple[int, int]]
 
 
 def build_capture_arrivals(streams: Sequence[CapturedStream], packets: int) -> Arrivals | None:
-    """The window by the capture's own time stamps, or None unless it contains exactly the one stream's ``packets``."""
+    """The window by the capture's own time stamps, or None unless it contains exactly the one stream's ``packets``, in
+    order of time.
+    """
     if not packets and not streams:
         return Arrivals(
             packets=0,
@@ -35,7 +37,7 @@ def build_capture_arrivals(streams: Sequence[CapturedStream], packets: int) -> A
     if len(streams) != 1 or streams[0].packets != packets:
         return None
     first_ns, last_ns = streams[0].first_at_ns, streams[0].last_at_ns
-    if first_ns is None or last_ns is None:
+    if first_ns is None or last_ns is None or last_ns < first_ns:
         return None
     return Arrivals(
         packets=packets,
@@ -52,11 +54,13 @@ def build_counter_arrivals(
 ) -> Arrivals | None:
     """The window by samples of the sink's counter: from the first sample with a packet to the first with the last.
 
-    None if the samples do not show all ``packets``, or a counter decreased. ``captured``: the streams of a capture that
-    missed packets; late packets in it are certainly late.
+    None if the samples do not show all ``packets``, or the counter or its clock went back. ``captured``: the streams of
+    a capture that missed packets; late packets in it are certainly late.
     """
     counts = [count for _, count in samples]
     if len(samples) < 2 or counts[-1] - counts[0] != packets or any(b < a for a, b in pairwise(counts)):
+        return None
+    if any(later_ns < at_ns for (at_ns, _), (later_ns, _) in pairwise(samples)):
         return None
     grown = [place for place in range(1, len(counts)) if counts[place] > counts[place - 1]]
     if not grown:

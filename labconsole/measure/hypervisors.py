@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from labconsole.measure.paired_blocks import PointOfHypervisor, TrialOfGuests, uut_facts
 from labconsole.model.conditions import format_hypervisor, read_conditions
@@ -19,6 +19,18 @@ MAYBE_UNDER_XEN: Final = f"{UNDER_XEN} or beside"
 """For guests of the operator's own tools, which may be Xen's."""
 
 H = TypeVar("H", bound=PointOfHypervisor)
+
+
+class NamedPoint(PointOfHypervisor, Protocol):
+    """A point of a summary, a named tuple, whose name distinguishes it from points of other kernels and testbeds."""
+
+    @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def kernel(self) -> str | None: ...
+
+
+N = TypeVar("N", bound=NamedPoint)
 
 
 def hypervisor(record: TrialOfGuests) -> str:
@@ -60,6 +72,40 @@ def disambiguate_hypervisor(key: H, keys: Iterable[H]) -> list[str]:
     if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
         return [key.hypervisor or "hypervisor not known"]
     return [under] if (under := find_outer_hypervisor(key)) else []
+
+
+def find_varying_fields(keys: Iterable[H], templates: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The fields, with their templates, in which the points differ."""
+    every = set(keys)
+    return [(name, template) for name, template in templates if len({getattr(key, name) for key in every}) > 1]
+
+
+def name_platforms(
+    keys: Iterable[N], testbeds: Mapping[str, str], details: Callable[[N], Iterable[str]]
+) -> dict[N, tuple[str, ...]]:
+    """Each point's platform followed by what distinguishes it from the others, as parts of a name.
+
+    ``testbeds``: fingerprint to name. ``details``: the kind's own parts.
+    """
+    every = list(dict.fromkeys(keys))
+    kernels, fingerprints = {key.kernel for key in every}, {key.testbed_fingerprint for key in every}
+    by_platform: dict[str, list[N]] = {}
+    hypervisors: dict[str, set[str]] = {}
+    for key in every:
+        same = hypervisors.setdefault(key.platform, set())
+        if key.hypervisor not in same:
+            same.add(key.hypervisor)
+            by_platform.setdefault(key.platform, []).append(key)
+    return {
+        key: (
+            key.platform,
+            *details(key),
+            *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
+            *disambiguate_hypervisor(key, by_platform[key.platform]),
+            *([f"on {testbeds[key.testbed_fingerprint]}"] if len(fingerprints) > 1 else []),
+        )
+        for key in every
+    }
 
 
 def describe_outer_hypervisors(keys: Iterable[PointOfHypervisor]) -> str:

@@ -198,13 +198,15 @@ class DesignPoint:
 
     @property
     def intended_pps(self) -> float | None:
-        """Packets per second and source that the delay asks for, or None if the source sends as fast as it can."""
-        return None if self.paced_bps is None else 1e9 / self.delay_ns
+        """Packets per second and source that the delay asks for, or None if the source sends as fast as it can, or at a
+        pace that is impossible: others' leases and records may state any.
+        """
+        return None if self.paced_bps is None or not self.delay_ns else 1e9 / self.delay_ns
 
     @property
     def intended_packets(self) -> int | None:
-        """Packets per source that the delay gives over the duration, or None if the source sends as fast as it can."""
-        return None if self.paced_bps is None else round(self.duration_s * 1e9 / self.delay_ns)
+        """Packets per source that the delay gives over the duration, or None where ``intended_pps`` is None."""
+        return None if self.paced_bps is None or not self.delay_ns else round(self.duration_s * 1e9 / self.delay_ns)
 
     def words(self) -> str:
         """One line for people: platform, size with its convention, sources, target, background, duration."""

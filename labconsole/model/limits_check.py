@@ -96,7 +96,7 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
                 f"at most {format_rate_bps(stream.link_speed_bps)} "
                 f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this size), max or 1ns",
             )
-    if request.paced_bps is not None and lasts and (request.paced_bps < 1 or not request.intended_packets):
+    if request.paced_bps is not None and lasts and (request.paced_bps < 1 or request.intended_packets == 0):
         # pktgen takes a count of 0 as "without end".
         yield refuse(
             "target",

@@ -33,6 +33,9 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
+MAX_CHARACTERS, MAX_WORDS = 1 << 16, 100
+"""Of one query. Each word is tested on each run, and a query may be another person's, in a bundle."""
+
 
 class QueryError(ValueError):
     """Raised for an invalid word; its text is a sentence with the allowed values."""
@@ -149,14 +152,13 @@ FIELDS: dict[str, Askable] = {
 
 
 def parse_query(text: str) -> Query:
-    """Parse a query. Raises QueryError for the first invalid word."""
-    tokens = _TOKEN.findall(text)
-    return Query(text, tuple(_term(token) for token in tokens))
+    """Parse a query. Raises QueryError for the first invalid word, and for a query that is too long."""
+    return Query(text, tuple(_term(token) for token in _split(text)))
 
 
 def find_bare_words(text: str) -> list[str]:
-    """Its words that name no field, as typed. Raises QueryError for the first invalid word."""
-    return [token for token in _TOKEN.findall(text) if not _term(token).field]
+    """Its words that name no field, as typed. Raises QueryError as ``parse_query`` does."""
+    return [token for token in _split(text) if not _term(token).field]
 
 
 def parse_typing(text: str) -> tuple[Query, str]:
@@ -175,6 +177,16 @@ def parse_typing(text: str) -> tuple[Query, str]:
         except QueryError as exc:
             problem = problem or str(exc)
     return Query(text, tuple(terms)), problem
+
+
+def _split(text: str) -> list[str]:
+    """The words of a query. Raises QueryError for too many of them, or too many characters."""
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(f"a filter has {len(text)} characters; allowed: {MAX_CHARACTERS}")
+    tokens = _TOKEN.findall(text)
+    if len(tokens) > MAX_WORDS:
+        raise QueryError(f"a filter has {len(tokens)} words; allowed: {MAX_WORDS}")
+    return tokens
 
 
 def _term(token: str) -> Term:

@@ -25,6 +25,8 @@ from labconsole.wire.session import Hello
 log = logging.getLogger("labconsole.nodes")
 
 MAX_STDERR_BYTES = 64 * 1024
+MAX_STDERR_NOTES = 100
+"""Most parts of an agent's stderr that are logged: the console's log keeps the newest entries of all nodes together."""
 MAX_JUNK_LINES = 200
 MAX_JUNK_BYTES = 64 * 1024
 EOF_GRACE_S = 1.0
@@ -92,7 +94,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self.junk = bytearray()
         self.refusal: str | None = None
         self.receive: Receive | None = None
-        self._junk_lines = 0
+        self._junk_lines = self._stderr_notes = 0
         self._line_begun = bytearray()
         self._early: list[WireMessage] = []
         self._early_bytes = 0
@@ -126,7 +128,9 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         if datatype is not None:
             self.stderr += data
             del self.stderr[:-MAX_STDERR_BYTES]
-            log.debug("%s: stderr: %s", self.name, clean(data))
+            self._stderr_notes += 1
+            if self._stderr_notes <= MAX_STDERR_NOTES:
+                log.debug("%s: stderr: %s", self.name, clean(data))
             return
         try:
             self._feed(data)

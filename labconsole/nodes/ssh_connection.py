@@ -237,6 +237,7 @@ async def _login(
         "kbdint_auth": False,
         "gss_auth": False,
         "gss_kex": False,
+        "compression_algs": None,  # else a packet of a node might unpack to a thousand times as much
         "ignore_encrypted": True,
         "keepalive_interval": KEEPALIVE_S,
         "keepalive_count_max": KEEPALIVE_MISSED,
@@ -287,8 +288,6 @@ def _configured(name: str, hop: JumpHost) -> dict[str, object]:
             options["family"] = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(value, socket.AF_UNSPEC)
         elif keyword == "bindaddress":
             options["local_addr"] = (value, 0)
-        elif keyword == "compression":
-            options["compression_algs"] = "zlib@openssh.com,zlib,none"
         elif keyword == "rekeylimit":
             limits = zip(("rekey_bytes", "rekey_seconds"), map(int, value.split()), strict=True)
             options |= {option: limit for option, limit in limits if limit}

@@ -41,7 +41,6 @@ SETTINGS = (
     "pubkeyacceptedalgorithms",
     "addressfamily",
     "bindaddress",
-    "compression",
     "rekeylimit",
     "tcpkeepalive",
     "pubkeyauthentication",
@@ -52,6 +51,14 @@ SETTINGS = (
 
 CLIENT = ("ssh", "-a", "-x", "-k", "-o", "ClearAllForwardings=yes")
 """OpenSSH's client without what an ssh_config may lend to a host: agent, X display, GSSAPI credentials, ports."""
+
+KNOWN_KEYS_ALONE = (
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",  # no key is added, none taken out
+    "VerifyHostKeyDNS=no",
+    "NoHostAuthenticationForLocalhost=no",
+)
+"""What makes OpenSSH's client accept the keys in known_hosts and no others, whatever an ssh_config says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +126,23 @@ def find_route(name: str, inventory: Inventory) -> Route:
 
 def shell_argv(name: str, inventory: Inventory) -> list[str]:
     """The command line of OpenSSH's client for a shell on node ``name``, over the same route and as strict."""
-    return [*CLIENT, *_client_options(name, inventory, find_route(name, inventory))]
+    return [*CLIENT, *_client_options(inventory, find_route(name, inventory))]
 
 
 def accept_command(name: str, inventory: Inventory, hop: JumpHost) -> str:
     """The command that an operator runs once to inspect and accept the key of ``hop``, on the route to ``name``."""
     route = find_route(name, inventory)
     upto = route[: route.index(hop) + 1] if hop in route else (hop,)
-    options = _client_options(name, inventory, upto, strict=False)
+    options = _client_options(inventory, upto, strict=False)
     return shlex.join([*CLIENT, *options])
 
 
-def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bool = True) -> list[str]:
+def _client_options(inventory: Inventory, route: Route, *, strict: bool = True) -> list[str]:
     hop = route[-1]
     usual = has_openssh_home() and hop.config == str(Path(DEFAULT_SSH_CONFIG).expanduser())
     options = ["-F", hop.config] if hop.config and not usual else []
     if strict:
-        options += ["-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]  # no key is added, none taken out
+        options += [word for setting in KNOWN_KEYS_ALONE for word in ("-o", setting)]
     if inventory.defaults.known_hosts is not None:
         options += ["-o", f'UserKnownHostsFile="{hop.known_hosts[0]}"']
     if hop.key:
@@ -144,15 +151,11 @@ def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bo
         options += ["-p", str(hop.given_port)]
     if hop.given_user:
         options += ["-l", hop.given_user]
-    if len(route) > 1 and _jump_is_ours(name, inventory):
-        # Not -J, which would use neither the jump's own key nor this strictness.
-        jump = [word.replace("%", "%%") for word in _client_options(name, inventory, route[:-1], strict=strict)]
+    if len(route) > 1:
+        # Neither -J nor ssh_config's ProxyJump, which would use neither the jump's own key nor this strictness.
+        jump = [word.replace("%", "%%") for word in _client_options(inventory, route[:-1], strict=strict)]
         options += ["-o", f"ProxyCommand={shlex.join([*CLIENT, '-W'])} '[%h]:%p' {shlex.join(jump)}"]
     return [*options, "--", hop.alias]
-
-
-def _jump_is_ours(name: str, inventory: Inventory) -> bool:
-    return inventory.nodes[name].jump is not None or inventory.defaults.known_hosts is not None
 
 
 def _build_wanted_route(name: str, inventory: Inventory) -> _WantedRoute:

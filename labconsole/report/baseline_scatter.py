@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
+from labconsole.measure.statistics.effects import FEWEST_OTHERS, MINIMUM_BLOCKS
 from labconsole.measure.statistics.gate_power import (
-    FEWEST_BESIDE_ONE,
     OccasionCounts,
     noncentrality_of_known_spread,
 )
@@ -88,7 +87,7 @@ def find_scatter(side: Side) -> list[PointScatter]:
 
 def later_occasions(baseline: int) -> int:
     """The fewest later occasions that a gate judges with this many before."""
-    return 1 if baseline >= FEWEST_BESIDE_ONE else 2
+    return 1 if baseline >= FEWEST_OTHERS else 2
 
 
 def _scatter(

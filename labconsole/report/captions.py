@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from labconsole.contracts.report import Mark, Panel
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.design_point import FrameSize
+from labconsole.report.formatting import format_span
 from labconsole.report.points import PointSummary, platform_order
 
 MEGA = 1e6
@@ -56,13 +57,8 @@ def _behind(marks: Sequence[Mark]) -> str:
     """Describe the sample of each mark: ``5 set-ups of 3 trials per point``, or for one set-up its number of trials."""
     if not marks:
         return "no runs"
-    set_ups, trials = sorted({mark.set_ups for mark in marks}), sorted({mark.n for mark in marks})
-    runs = f"n = {_span(trials)} per point"
-    return f"{runs}, one set-up" if set_ups == [1] else f"{_span(set_ups)} set-ups, {runs}"
-
-
-def _span(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    set_ups, runs = {mark.set_ups for mark in marks}, f"n = {format_span(mark.n for mark in marks)} per point"
+    return f"{runs}, one set-up" if set_ups == {1} else f"{format_span(set_ups)} set-ups, {runs}"
 
 
 def build_caption(text: str, panels: Sequence[Panel], of: str = "mean") -> str:

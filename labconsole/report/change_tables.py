@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from labconsole.contracts.report import Cell, Table
+from labconsole.contracts.report import Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.groups import format_condition
-from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
+from labconsole.report.change_columns import EFFECT_COLUMNS, PRINTED_CHANGE, PRINTED_SUPPORT
 from labconsole.report.changes import Change, Changes, Side, collect_set_ups
-from labconsole.report.compared_effect import count_replicates, format_replicates
+from labconsole.report.compared_effect import SideSetUps, count_replicates
 from labconsole.report.formatting import (
     SIZE_COLUMNS,
     UNKNOWN,
-    format_bounds,
     format_design_point,
     format_noun_count,
     format_number,
-    format_p_value,
     format_percent,
     format_with_interval,
     size_cells,
     target_cell,
 )
 from labconsole.report.points import PointSummary
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    csv_columns,
+    join_columns,
+    prefix_columns,
+    printed_column,
+)
 from labconsole.report.tables import to_markdown as table_as_markdown
 from labconsole.text.sanitize import escape_markdown
 from labconsole.units import format_rate_bps
@@ -37,74 +45,84 @@ OFFERED_ALIKE_RATIO: Final = 0.05
 MATCHED: Final = ("duration", "method")
 """Conditions that two sides must share in a point; the others are pooled."""
 
-_SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "occasions", "trials", "loss_ratio")
-COLUMNS: Final = (
-    "platform",
-    *SIZE_COLUMNS,
-    "sources",
-    "target_bps",
-    "background",
-    "duration_s",
-    "after_platform",
-    "after_frame_size_bytes",
-    "after_sources",
-    "after_target_bps",
-    "after_background",
-    "after_duration_s",
-    *(f"before_{name}" for name in _SIDE),
-    *(f"after_{name}" for name in _SIDE),
-    "change_ratio",
-    "change_ci_low_ratio",
-    "change_ci_high_ratio",
-    "at_least",
-    "over",
-    "p",
-    "adjusted_p",
-    "equivalence_p",
-    "smallest_effect_ratio",
-    "word",
-    "why",
-)
+
+class RunSide(NamedTuple):
+    """One side of a comparison: its point and the set-ups behind its rate."""
+
+    point: PointSummary
+    set_ups: SideSetUps
+
+
+SIDE_COLUMNS: Final[list[TableColumn[RunSide]]] = [
+    csv_column("bps", lambda side: side.point.rate_bps.mean),
+    csv_column("ci_low_bps", lambda side: side.point.rate_bps.ci_low),
+    csv_column("ci_high_bps", lambda side: side.point.rate_bps.ci_high),
+    csv_column("set_ups", lambda side: side.point.rate_bps.set_ups),
+    csv_column("boots", lambda side: side.set_ups.boot_count),
+    csv_column("occasions", lambda side: len(side.set_ups.set_ups_by_occasion)),
+    csv_column("trials", lambda side: side.point.rate_bps.trials),
+    csv_column("loss_ratio", lambda side: None if side.point.loss is None else side.point.loss.ratio),
+]
+"""The result of a side, which the name of the side precedes."""
+
+
+def build_columns(changes: Changes) -> list[TableColumn[Change]]:
+    """The columns of a comparison of forwarding rates."""
+    return [
+        csv_column("platform", lambda change: change.before.design.platform),
+        csv_columns(SIZE_COLUMNS, lambda change: size_cells(change.before.frame)),
+        csv_column("sources", lambda change: change.before.sources),
+        csv_column("target_bps", lambda change: target_cell(change.before)),
+        csv_column("background", lambda change: change.before.background),
+        csv_column("duration_s", lambda change: change.before.design.conditions.duration),
+        csv_column("after_platform", lambda change: change.after.design.platform),
+        csv_column("after_frame_size_bytes", lambda change: change.after.frame.bytes),
+        csv_column("after_sources", lambda change: change.after.sources),
+        csv_column("after_target_bps", lambda change: target_cell(change.after)),
+        csv_column("after_background", lambda change: change.after.background),
+        csv_column("after_duration_s", lambda change: change.after.design.conditions.duration),
+        prefix_columns("before_", SIDE_COLUMNS, lambda change: RunSide(change.before, collect_set_ups(change.before))),
+        prefix_columns("after_", SIDE_COLUMNS, lambda change: RunSide(change.after, collect_set_ups(change.after))),
+        *EFFECT_COLUMNS,
+        csv_column("why", lambda change: change.no_claim_reason),
+        printed_column("design point", lambda change: format_compared_design(change, changes)),
+        *PRINTED_CHANGE,
+        printed_column("finding", lambda change: _format_finding(change, changes)),
+        printed_column("before, Mbit/s", lambda change: format_with_interval(change.before.rate_bps)),
+        printed_column("after, Mbit/s", lambda change: format_with_interval(change.after.rate_bps)),
+        printed_column("lost, %", lambda change: f"{_format_loss(change.before)} → {_format_loss(change.after)}"),
+        *PRINTED_SUPPORT,
+    ]
 
 
 def build_changes_table(changes: Changes) -> Table:
     """A row for each design point that both sides have."""
-    return Table(
-        name="changes",
-        title=f"Forwarding rate: {changes.after.words} against {changes.before.words}",
-        columns=COLUMNS,
-        rows=tuple(_cells(each) for each in changes.changes),
-        headings=(
-            "design point",
-            "change, %",
-            "95 % interval, %",
-            "finding",
-            "before, Mbit/s",
-            "after, Mbit/s",
-            "lost, %",
-            "would have shown, %",
-            "p, Holm",
-            "over",
-        ),
-        shown=tuple(_format_row(each, changes) for each in changes.changes),
-        note="Rates are sums over the streams on the wire, as means over set-ups; a change is after / before − 1, on "
+    return build_table(
+        "changes",
+        f"Forwarding rate: {changes.after.words} against {changes.before.words}",
+        build_columns(changes),
+        changes.changes,
+        "Rates are sums over the streams on the wire, as means over set-ups; a change is after / before − 1, on "
         "the logarithm. Would have shown: the smallest change that the row shows with 80 % power at 0.05.",
     )
 
 
 def build_differences_table(changes: Changes) -> Table | None:
     """Differences in the environment of the runs, or None if none was found."""
-    rows = tuple((pair.section, pair.label, _plain(pair.left), _plain(pair.right)) for pair in changes.differences)
-    if not rows:
+    if not changes.differences:
         return None
-    return Table(
-        name="differences",
-        title="What else differs",
-        columns=("where", "what", "before", "after"),
-        rows=rows,
-        headings=("where", "what", "before", "after"),
-        shown=tuple(tuple(UNKNOWN if cell is None else cell for cell in row) for row in rows),
-        note="As the newest run of each side tells it, settings with all values that it had; what is another number "
+    columns: list[TableColumn[Pair]] = [
+        column("where", "where", lambda pair: pair.section),
+        column("what", "what", lambda pair: pair.label),
+        column("before", "before", lambda pair: _plain(pair.left)),
+        column("after", "after", lambda pair: _plain(pair.right)),
+    ]
+    return build_table(
+        "differences",
+        "What else differs",
+        columns,
+        changes.differences,
+        "As the newest run of each side tells it, settings with all values that it had; what is another number "
         "every time is left out.",
     )
 
@@ -227,80 +245,19 @@ def format_offered(change: Change) -> str:
     return f"; offered {format_rate_bps(round(one))} → {format_rate_bps(round(other))}"
 
 
-def _format_row(change: Change, changes: Changes) -> tuple[str, ...]:
-    effect = change.effect
-    ratio, small = change.change_ratio, change.smallest_ratio
-    return (
-        format_compared_design(change, changes),
-        UNKNOWN if ratio is None else format_number(100 * ratio, digits_to_tell(100 * ratio)),
-        UNKNOWN if effect is None else format_bounds(effect.ci_low, effect.ci_high),
-        _format_finding(change, changes),
-        format_with_interval(change.before.rate_bps),
-        format_with_interval(change.after.rate_bps),
-        " → ".join(_format_loss(point) for point in (change.before, change.after)),
-        UNKNOWN if small is None else format_number(100 * small, digits_to_tell(100 * small)),
-        format_p_value(change.adjusted_p),
-        format_replicates(change, change.sides),
-    )
-
-
 def _format_loss(point: PointSummary) -> str:
     return UNKNOWN if point.loss is None or point.loss.ratio is None else format_number(100 * point.loss.ratio, 2)
 
 
 def _format_finding(change: Change, changes: Changes) -> str:
-    if change.why is not None:
-        return f"{change.word}: {change.why}{format_offered(change)}"
+    if (reason := change.no_claim_reason) is not None:
+        return f"{change.word}: {reason}{format_offered(change)}"
     more = ""
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
         more = f", {change.bound_reason}"
     return f"{change.word}{change.reach}{more}{format_offered(change)}"
-
-
-def _cells(change: Change) -> tuple[Cell, ...]:
-    before, after, effect = change.before, change.after, change.effect
-    return (
-        before.design.platform,
-        *size_cells(before.frame),
-        before.sources,
-        target_cell(before),
-        before.background,
-        before.design.conditions.duration,
-        after.design.platform,
-        after.frame.bytes,
-        after.sources,
-        target_cell(after),
-        after.background,
-        after.design.conditions.duration,
-        *_build_side_cells(before),
-        *_build_side_cells(after),
-        change.change_ratio,
-        *((None, None) if effect is None else (effect.ci_low, effect.ci_high)),
-        change.bound,
-        change.scope,
-        None if effect is None else effect.p,
-        change.adjusted_p,
-        change.equivalence_adjusted_p,
-        change.smallest_ratio,
-        change.word,
-        change.why,
-    )
-
-
-def _build_side_cells(point: PointSummary) -> tuple[Cell, ...]:
-    rate, set_ups = point.rate_bps, collect_set_ups(point)
-    return (
-        rate.mean,
-        rate.ci_low,
-        rate.ci_high,
-        rate.set_ups,
-        set_ups.boot_count,
-        len(set_ups.set_ups_by_occasion),
-        rate.trials,
-        None if point.loss is None else point.loss.ratio,
-    )
 
 
 def build_tables(changes: Changes) -> Iterator[Table]:
@@ -322,13 +279,14 @@ def to_markdown(changes: Changes) -> Iterator[str]:
 
 def to_json(changes: Changes) -> dict[str, Any]:
     """The whole comparison as one object."""
+    row = join_columns(build_columns(changes))
     return {
         "before": changes.before.words,
         "after": changes.after.words,
         "factors": list(changes.factors),
         "margin_ratio": changes.margin_ratio,
         "claims": changes.size,
-        "points": [dict(zip(COLUMNS, _cells(each), strict=True)) for each in changes.changes],
+        "points": [row.to_json(each) for each in changes.changes],
         "only_before": [format_point(point, varied_conditions(changes)) for point in changes.only_before],
         "only_after": [format_point(point, varied_conditions(changes)) for point in changes.only_after],
         "quantities": quantity_tables.build_json_rows(changes),

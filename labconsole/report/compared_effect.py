@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from labconsole.measure.statistics.censoring import widen_effect
 from labconsole.measure.statistics.effects import (
+    FEWEST_OTHERS,
     MINIMUM_BLOCKS,
     Effect,
     Word,
@@ -38,6 +39,9 @@ SHARED_BOOTS: Final = "some boots of the machine are on both sides, and the othe
 NOTHING_LOST: Final = "both sides forwarded all that they were offered"
 ONE_FULL: Final = "one side forwarded all that it was offered"
 LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
+ONE_WITH_FEW: Final = (
+    f"one occasion beside fewer than {FEWEST_OTHERS} does not tell a change from an occasion of another kind"
+)
 OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
 
 OF_SET_UPS: Final = "between these set-ups"
@@ -117,6 +121,12 @@ class ComparedEffect:
     adjusted_p: float | None = None
     equivalence_adjusted_p: float | None = None
     smallest_ratio: float | None = None
+
+    @property
+    def no_claim_reason(self) -> str | None:
+        """Why nothing is claimed: there is no effect, or an occasion is compared with too few others."""
+        others = None if self.effect is None else self.effect.others_of_single
+        return ONE_WITH_FEW if self.why is None and others is not None and others < FEWEST_OTHERS else self.why
 
     @property
     def bound_reason(self) -> str:

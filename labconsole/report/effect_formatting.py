@@ -37,6 +37,9 @@ def format_interval(value: float, low: float | None, high: float | None, places:
     return format_number(value, places) + bounds
 
 
-def format_line_part(part: OverBlocks | None, places: int) -> str:
-    """A parameter of a line, formatted as in format_interval()."""
-    return UNKNOWN if part is None else format_interval(part.mean, part.low, part.high, places)
+def format_line_part(part: OverBlocks | None, places: int, unit: float = 1.0) -> str:
+    """A parameter of a line in ``unit``, formatted as in format_interval()."""
+    if part is None:
+        return UNKNOWN
+    low, high = (None if bound is None else bound / unit for bound in (part.low, part.high))
+    return format_interval(part.mean / unit, low, high, places)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
 
-from labconsole.contracts.report import Cell
 from labconsole.errors import ConfigError
 from labconsole.model.record.summary import RunSummary
-from labconsole.report import trial_rows
 from labconsole.report.assembly import Report
 from labconsole.report.figure_drawing import FORMATS as DRAWN
 from labconsole.report.figure_drawing import draw_figure, require_matplotlib
 from labconsole.report.page import render_page, require_jinja
 from labconsole.report.tables import to_csv, to_latex, to_markdown
+from labconsole.report.trial_rows import build_trials_table
 from labconsole.text.sanitize import sanitize_cell
 
 TABLES = ("csv", "md", "tex")
@@ -50,8 +47,9 @@ def write_report(made: Report, out: Path, formats: Collection[str] = FORMATS) ->
                     written.append(_file(out / f"{table.name}.{suffix}", writers[suffix](table).encode()))
         if "csv" in formats:
             written.append(_file(out / "runs.csv", _runs_csv(made).encode()))
-            if listed := trial_rows.build_trial_rows(made.material.experiments):
-                written.append(_file(out / "trials.csv", _trials_csv(listed).encode()))
+            trials = build_trials_table(made.material.experiments)
+            if trials.rows:
+                written.append(_file(out / "trials.csv", to_csv(trials).encode()))
         if "html" in formats:
             written.append(_file(out / "report.html", render_page(made, drawings=drawings).encode()))
     except OSError as exc:
@@ -71,15 +69,6 @@ def _runs_csv(made: Report) -> str:
         rows.append([why is None, *map(sanitize_cell, cells)])
     frame = pd.DataFrame(rows, columns=["enters", "why_not", *columns, "reason_codes"], dtype=object)
     return str(frame.to_csv(index=False, lineterminator="\n"))
-
-
-def _trials_csv(listed: Sequence[Sequence[Cell]]) -> str:
-    """The same list for trials that are not runs."""
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(
-        [trial_rows.COLUMNS, *([sanitize_cell(cell) for cell in row] for row in listed)]
-    )
-    return stream.getvalue()
 
 
 def _file(path: Path, content: bytes) -> Path:

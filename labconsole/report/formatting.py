@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Protocol
 
 from labconsole.contracts.report import Cell
@@ -187,6 +187,17 @@ def format_set_ups(rate: SetUpMean) -> str:
     if rate.trials % rate.set_ups == 0:
         return f"{rate.set_ups} × {rate.trials // rate.set_ups}"
     return f"{rate.set_ups}, {rate.trials} trials"
+
+
+def format_span(counts: Iterable[int]) -> str:
+    """Format ``3``, ``3 to 5``, or none."""
+    values = sorted(set(counts))
+    return "none" if not values else str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+
+def format_left_out(left_out: Mapping[str, int]) -> str:
+    """Format ``3 guests_missing, 1 swapped``: excluded trials by reason code."""
+    return ", ".join(f"{trials} {code}" for code, trials in left_out.items())
 
 
 def format_noun_count(number_of: int, what: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from labconsole.errors import ConfigError
-from labconsole.measure.statistics.effects import holm
+from labconsole.measure.statistics.effects import fall_p, holm
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.change_tables import format_compared_design, format_offered
 from labconsole.report.changes import Change, Changes
@@ -30,7 +30,6 @@ from labconsole.report.point_judgements import (
     Judgement,
     Outcome,
     describe_unfinished,
-    find_fall,
     judge_fall,
     judge_full_load,
 )
@@ -128,9 +127,7 @@ def build_unmeasured_gate(
 
 
 def _fall(change: Change, margin_ratio: float) -> tuple[float, float] | None:
-    if change.effect is None:
-        return None
-    return find_fall(change, change.effect, margin_ratio, count_replicates("occasions", change.sides))
+    return None if change.effect is None else fall_p(change.effect, margin_ratio)
 
 
 def _judge(

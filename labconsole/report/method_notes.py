@@ -13,6 +13,7 @@ from labconsole.contracts.report import MethodNote
 from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.report.claims import Family
 from labconsole.report.digest import LEFT_UNCHANGED, Digest
+from labconsole.report.formatting import format_span
 from labconsole.report.points import PointSummary
 
 NoteRow = tuple[str, str]
@@ -114,9 +115,9 @@ def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[NoteRow]:
     observed = digest.said.get("observe") or Counter()
     return [
         ("Duration", format_tally(digest.said.get("duration"))),
-        ("Set-ups of a point", _span([point.set_ups for point in points])),
+        ("Set-ups of a point", format_span([point.set_ups for point in points])),
         *_describe_planned_set_ups(digest),
-        ("Trials of a point", _span([point.n for point in points])),
+        ("Trials of a point", format_span([point.n for point in points])),
         (
             "Set-up and block",
             "a set-up is one actual setting-up of a platform with a background (one boot of its guests); a block holds "
@@ -153,11 +154,6 @@ def _describe_planned_set_ups(digest: Digest) -> list[NoteRow]:
         "make false findings more frequent than stated here"
     )
     return [("Set-ups asked for", "; ".join(changes))]
-
-
-def _span(counts: Sequence[int]) -> str:
-    values = sorted(set(counts))
-    return "none" if not values else str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
 def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[NoteRow]:

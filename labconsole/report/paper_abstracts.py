@@ -16,6 +16,7 @@ from labconsole.contracts.report import Experiments, ReportUnit, Table
 from labconsole.measure.paired_blocks import adjusted, sort_key
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.report.material import Material
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column
 
 Confirmation = Literal["confirmed", "not confirmed", "not decided", "not decided: held by the link"]
 
@@ -200,15 +201,14 @@ def build_abstract_unit(
         found = list(conclude(material))
         if not found:
             return None
-        return Table(
-            name=name,
-            title="What the abstract concludes, and what was found here",
-            columns=("conclusion", "about", "finding", "word", "claims_p"),
-            rows=tuple((*row[:4], " ".join(map(repr, row.p_values))) for row in found),
-            headings=("the paper concludes", "compared with", "own finding", "here"),
-            shown=tuple(row[:4] for row in found),
-            note=f"{how} {paper.cited()}",
-            beside_paper=True,
-        )
+        columns: list[TableColumn[PaperConclusion]] = [
+            column("conclusion", "the paper concludes", lambda each: each.conclusion),
+            column("about", "compared with", lambda each: each.about),
+            column("finding", "own finding", lambda each: each.found),
+            column("word", "here", lambda each: each.held),
+            csv_column("claims_p", lambda each: " ".join(map(repr, each.p_values))),
+        ]
+        title = "What the abstract concludes, and what was found here"
+        return build_table(name, title, columns, found, f"{how} {paper.cited()}", beside_paper=True)
 
     return ReportUnit(name=name, place=place, make=make, paper=(paper_name, "abstract"), claims_beside=claims)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p
+from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.gate_power import (
-    FEWEST_BESIDE_ONE,
     MOST_OCCASIONS,
     OccasionCounts,
     deciding_counts,
-    occasion_fall_p,
     passing_margin_ratio,
 )
-from labconsole.report.compared_effect import NOTHING_LOST, ComparedEffect
+from labconsole.report.compared_effect import NOTHING_LOST, ONE_WITH_FEW, ComparedEffect
 from labconsole.report.formatting import format_noun_count, format_percent
 from labconsole.report.set_up_outliers import OutlierDescription
 
@@ -33,10 +31,6 @@ LESS_NOW: Final = (
 ONE_TIME: Final = (
     "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
     "of one boot)"
-)
-ONE_BESIDE_FEW: Final = (
-    f"one occasion beside fewer than {FEWEST_BESIDE_ONE} does not tell a change from an occasion of another kind: "
-    "judge by several"
 )
 HEADROOM: Final = "the baseline lost nothing here, and may have had more to give; offer both more"
 SOME_HEADROOM: Final = "the baseline lost nothing in some trials, and may have had more to give; offer both more"
@@ -113,15 +107,6 @@ class JudgedPoint:
         return self.judgement.detail + ("" if self.needed is None else self.needed.advice)
 
 
-def find_fall(change: ComparedEffect, effect: Effect, margin_ratio: float, counts: tuple[int, int]) -> Fall | None:
-    """p of the claim that it is worse by more than the margin, and of the claim that it is not. ``effect``: that of the
-    change, by which less is worse; ``counts``: occasions before and after.
-    """
-    if change.scope != "occasions":
-        return fall_p(effect, margin_ratio)
-    return occasion_fall_p(effect, margin_ratio, OccasionCounts(*counts))
-
-
 def judge_fall(
     change: ComparedEffect,
     fall: Fall | None,
@@ -152,7 +137,7 @@ def judge_fall(
         return Judgement("undecided", f"{figures}: {more_to_give}")
     if not occasions.are_enough:
         needed = None if change.bound else derive_requirement(change, margin_ratio, occasions)
-        return Judgement("undecided", f"{figures}; {ONE_BESIDE_FEW}", needed)
+        return Judgement("undecided", f"{figures}; {ONE_WITH_FEW}: judge by several", needed)
     if not (change.bound and missing) and fall[1] <= SIGNIFICANCE:
         return Judgement("passed", figures)
     if change.bound:

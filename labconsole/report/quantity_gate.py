@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from labconsole.contracts.measured import HELD, MeasuredTrial
+from labconsole.measure.statistics.effects import fall_p
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.report.changes import Changes
@@ -25,7 +26,6 @@ from labconsole.report.point_judgements import (
     JudgedPoint,
     Judgement,
     describe_unfinished,
-    find_fall,
     judge_fall,
     judge_full_load,
 )
@@ -92,8 +92,7 @@ def derive_fall_p_values(changes: Changes, margin_ratio: float) -> dict[Quantity
             continue
         if change.key.quantity.better == "lower" and effect.mean_log is not None:
             effect = replace(effect, mean_log=-effect.mean_log)
-        counts = count_replicates("occasions", change.sides)
-        if (p := find_fall(change, effect, margin_ratio, counts)) is not None:
+        if (p := fall_p(effect, margin_ratio)) is not None:
             found[change.key] = p
     return found
 

@@ -4,75 +4,85 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from labconsole.contracts.measured import HELD
-from labconsole.contracts.report import Cell, Table
-from labconsole.measure.statistics.effects import digits_to_tell
+from labconsole.contracts.report import Table
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.kinds import record_kinds
+from labconsole.report.change_columns import EFFECT_COLUMNS, PRINTED_CHANGE, PRINTED_SUPPORT
 from labconsole.report.changes import Changes, Side
-from labconsole.report.compared_effect import format_replicates
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_bounds,
-    format_noun_count,
-    format_number,
-    format_p_value,
-    format_percent,
-    format_with_interval,
-)
+from labconsole.report.formatting import UNKNOWN, format_noun_count, format_number, format_percent, format_with_interval
 from labconsole.report.measured_points import MeasuredPoint, find_pooled_conditions
 from labconsole.report.quantity_changes import QuantityChange
-
-_SIDE: Final = ("mean", "ci_low", "ci_high", "set_ups", "boots", "occasions", "trials", "bound")
-COLUMNS: Final = (
-    "kind",
-    "quantity",
-    "unit",
-    "better",
-    "point",
-    "after_point",
-    *(f"before_{name}" for name in _SIDE),
-    *(f"after_{name}" for name in _SIDE),
-    "change_ratio",
-    "change_ci_low_ratio",
-    "change_ci_high_ratio",
-    "at_least",
-    "over",
-    "p",
-    "adjusted_p",
-    "equivalence_p",
-    "smallest_effect_ratio",
-    "word",
-    "changed_for",
-    "why",
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    csv_column,
+    csv_columns,
+    join_columns,
+    mean_value,
+    prefix_columns,
+    printed_column,
 )
+
+
+class QuantitySide(NamedTuple):
+    """One side of a comparison."""
+
+    point: MeasuredPoint
+    mean: SetUpMean | None
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Of the mean over set-ups: an interval from one set-up would not represent others."""
+        known = self.mean is not None and self.mean.scope == "set-ups"
+        return (self.mean.ci_low, self.mean.ci_high) if self.mean is not None and known else (None, None)
+
+
+SIDE_COLUMNS: Final[list[TableColumn[QuantitySide]]] = [
+    csv_column("mean", lambda side: mean_value(side.mean)),
+    csv_columns(("ci_low", "ci_high"), lambda side: side.bounds),
+    csv_column("set_ups", lambda side: side.mean.set_ups if side.mean else 0),
+    csv_column("boots", lambda side: side.point.replicates.boot_count),
+    csv_column("occasions", lambda side: len(side.point.replicates.set_ups_by_occasion)),
+    csv_column("trials", lambda side: side.mean.trials if side.mean else 0),
+    csv_column("bound", lambda side: ", ".join(sorted(side.point.bounds))),
+]
+
+
+COLUMNS: Final[list[TableColumn[QuantityChange]]] = [
+    csv_column("kind", lambda change: change.key.kind),
+    csv_column("quantity", lambda change: change.key.quantity.name),
+    csv_column("unit", lambda change: change.key.quantity.unit),
+    csv_column("better", lambda change: change.key.quantity.better),
+    csv_column("point", lambda change: change.before.words),
+    csv_column("after_point", lambda change: change.after.words),
+    prefix_columns("before_", SIDE_COLUMNS, lambda change: QuantitySide(change.before, change.before.mean)),
+    prefix_columns("after_", SIDE_COLUMNS, lambda change: QuantitySide(change.after, change.after.mean)),
+    *EFFECT_COLUMNS,
+    csv_column("changed_for", lambda change: None if change.better is None else format_direction(change)),
+    csv_column("why", lambda change: change.no_claim_reason),
+    printed_column("design point", lambda change: format_compared_point(change)),
+    printed_column("quantity", lambda change: f"{change.key.quantity.name}, {change.key.quantity.shown_unit}"),
+    *PRINTED_CHANGE,
+    printed_column("finding", lambda change: _format_finding(change)),
+    printed_column("before", lambda change: _format_mean(change.before)),
+    printed_column("after", lambda change: _format_mean(change.after)),
+    *PRINTED_SUPPORT,
+]
 
 
 def build_quantities_table(changes: Changes) -> Table | None:
     """A row for each quantity of each design point that both sides have, or None if there are none."""
-    found = changes.quantities.changes
-    if not found:
+    if not changes.quantities.changes:
         return None
-    return Table(
-        name="quantities",
-        title=f"Beside forwarding trials: {changes.after.words} against {changes.before.words}",
-        columns=COLUMNS,
-        rows=tuple(_cells(each) for each in found),
-        headings=(
-            "design point",
-            "quantity",
-            "change, %",
-            "95 % interval, %",
-            "finding",
-            "before",
-            "after",
-            "would have shown, %",
-            "p, Holm",
-            "over",
-        ),
-        shown=tuple(_format_row(each) for each in found),
-        note="Means over set-ups; a change is after / before − 1, on the logarithm. Would have shown: the smallest "
+    return build_table(
+        "quantities",
+        f"Beside forwarding trials: {changes.after.words} against {changes.before.words}",
+        COLUMNS,
+        changes.quantities.changes,
+        "Means over set-ups; a change is after / before − 1, on the logarithm. Would have shown: the smallest "
         "change that the row shows with 80 % power at 0.05.",
     )
 
@@ -133,23 +143,6 @@ def format_compared_point(change: QuantityChange) -> str:
     return one if one == other else f"{one} → {other}"
 
 
-def _format_row(change: QuantityChange) -> tuple[str, ...]:
-    effect, ratio, small = change.effect, change.change_ratio, change.smallest_ratio
-    quantity = change.key.quantity
-    return (
-        format_compared_point(change),
-        f"{quantity.name}, {quantity.shown_unit}",
-        UNKNOWN if ratio is None else format_number(100 * ratio, digits_to_tell(100 * ratio)),
-        UNKNOWN if effect is None else format_bounds(effect.ci_low, effect.ci_high),
-        _format_finding(change),
-        _format_mean(change.before),
-        _format_mean(change.after),
-        UNKNOWN if small is None else format_number(100 * small, digits_to_tell(100 * small)),
-        format_p_value(change.adjusted_p),
-        format_replicates(change, change.sides),
-    )
-
-
 def _format_mean(point: MeasuredPoint) -> str:
     quantity, mean = point.quantity, point.mean
     if mean is None:
@@ -161,61 +154,18 @@ def _format_mean(point: MeasuredPoint) -> str:
 
 
 def _format_finding(change: QuantityChange) -> str:
-    if change.why is not None:
-        return f"{change.word}: {change.why}"
+    if (reason := change.no_claim_reason) is not None:
+        return f"{change.word}: {reason}"
     if not change.word.startswith("different"):
         return f"{change.word}{change.reach}" + (f", {change.bound_reason}" if change.bound else "")
     return f"{change.word} ({format_direction(change)}){change.reach}{', at least' if change.bound else ''}"
 
 
-def _cells(change: QuantityChange) -> tuple[Cell, ...]:
-    effect, quantity = change.effect, change.key.quantity
-    return (
-        change.key.kind,
-        quantity.name,
-        quantity.unit,
-        quantity.better,
-        change.before.words,
-        change.after.words,
-        *_build_side_cells(change.before),
-        *_build_side_cells(change.after),
-        change.change_ratio,
-        *((None, None) if effect is None else (effect.ci_low, effect.ci_high)),
-        change.bound,
-        change.scope,
-        None if effect is None else effect.p,
-        change.adjusted_p,
-        change.equivalence_adjusted_p,
-        change.smallest_ratio,
-        change.word,
-        format_direction(change) if change.better is not None else None,
-        change.why,
-    )
-
-
-def _build_side_cells(point: MeasuredPoint) -> tuple[Cell, ...]:
-    mean, bounds = point.mean, ", ".join(sorted(point.bounds))
-    boots, occasions = point.replicates.boot_count, len(point.replicates.set_ups_by_occasion)
-    if mean is None:
-        return (None, None, None, 0, boots, occasions, 0, bounds)
-    known = mean.scope == "set-ups"
-    return (
-        mean.mean,
-        mean.ci_low if known else None,
-        mean.ci_high if known else None,
-        mean.set_ups,
-        boots,
-        occasions,
-        mean.trials,
-        bounds,
-    )
-
-
 def build_json_rows(changes: Changes) -> list[dict[str, Any]]:
     """One object for each row, with the exact values and the factors of the point."""
+    row = join_columns(COLUMNS)
     return [
-        {**dict(zip(COLUMNS, _cells(each), strict=True)), "factors": _plain(dict(each.before.key.factors))}
-        for each in changes.quantities.changes
+        {**row.to_json(each), "factors": _plain(dict(each.before.key.factors))} for each in changes.quantities.changes
     ]
 
 

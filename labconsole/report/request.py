@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labconsole.errors import ConfigError
 from labconsole.report.selection import BY_OUTCOME
+
+MAX_ARGUMENT_CHARACTERS = 1 << 16
+"""Of all arguments in a manifest together: a thousand plans by name. Each is compared with each run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,14 @@ class ReportRequest:
 
 
 def parse_arguments(arguments: Sequence[str], *, filter: Sequence[str], plan_files: Sequence[Path]) -> ReportRequest:
-    """The request with these ``arguments()``. They may be a stranger's: unknown ones are ignored."""
+    """The request with these ``arguments()``. They may be a stranger's: unknown ones are ignored.
+
+    Raises ConfigError if they are longer than a report's.
+    """
+    if (characters := sum(map(len, arguments))) > MAX_ARGUMENT_CHARACTERS:
+        raise ConfigError(
+            f"the report's arguments have {characters} characters", allowed=f"at most {MAX_ARGUMENT_CHARACTERS}"
+        )
     values: dict[str, list[str]] = {}
     for word in arguments:
         name, _, value = word.partition("=")

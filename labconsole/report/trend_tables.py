@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, Table
+from labconsole.contracts.measured import Quantity
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
 from labconsole.measure.trend import CUT_RESULTS
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.formatting import UNKNOWN, format_number, format_percent
-from labconsole.report.trends import RUN, Trend, TrendStep
+from labconsole.report.table_builder import (
+    Item,
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    csv_columns,
+    join_columns,
+    mean_value,
+    printed_column,
+)
+from labconsole.report.trends import RUN, Trend, TrendResult, TrendStep
 
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
@@ -21,8 +33,42 @@ TRENDS_NOTE = (
 MOST_OUTLIERS = 3
 """Most outliers named in a row, the last ones; the table of occasions has all."""
 
-QUANTITY_COLUMNS = ("kind", "quantity", "unit", "better")
-"""Columns of quantities other than forwarding rates."""
+
+class TrendStepRow(NamedTuple):
+    """A change of level in a trend."""
+
+    trend: Trend
+    step: TrendStep
+
+    @property
+    def differences(self) -> str:
+        """What else changed then."""
+        return "; ".join(each.words for each in self.step.differences)
+
+
+class OccasionRow(NamedTuple):
+    """The result of one occasion of a trend. ``place``: its index."""
+
+    trend: Trend
+    place: int
+    result: TrendResult
+
+    @property
+    def value(self) -> float | None:
+        return mean_value(self.result.mean)
+
+    @property
+    def level(self) -> float | None:
+        """The level that the occasion belongs to."""
+        return next((each.mean for each in self.trend.levels if each.first <= self.place <= each.last), None)
+
+    @property
+    def is_outlier(self) -> bool:
+        return any(each.place == self.place for each in self.trend.outliers)
+
+    @property
+    def is_change(self) -> bool:
+        return any(step.first == self.place for step in self.trend.steps)
 
 
 def group_by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
@@ -54,85 +100,55 @@ def _units(kind: str) -> tuple[str, str]:
     return ("_bps", ", Mbit/s") if kind == RUN else ("", "")
 
 
-def _build_quantity_cells(kind: str, trend: Trend) -> tuple[Cell, ...]:
-    quantity = trend.quantity
-    return () if kind == RUN else (kind, quantity.name, quantity.unit, quantity.better)
+def _point_columns(kind: str, trend: Callable[[Item], Trend]) -> TableColumn[Item]:
+    """The design point and, of trials other than runs, the quantity."""
+    point: TableColumn[Item] = column("point", "design point", lambda item: trend(item).words)
+    if kind == RUN:
+        return point
+    columns: list[TableColumn[Item]] = [
+        csv_column("kind", lambda _: kind),
+        csv_column("quantity", lambda item: trend(item).quantity.name),
+        csv_column("unit", lambda item: trend(item).quantity.unit),
+        csv_column("better", lambda item: trend(item).quantity.better),
+        point,
+        printed_column("quantity", lambda item: _format_quantity(trend(item).quantity)),
+    ]
+    return join_columns(columns)
 
 
-def _format_quantity(kind: str, trend: Trend) -> tuple[str, ...]:
-    return () if kind == RUN else (f"{trend.quantity.name}, {trend.quantity.shown_unit}",)
+def _format_quantity(quantity: Quantity) -> str:
+    return f"{quantity.name}, {quantity.shown_unit}"
+
+
+def _last_value(trend: Trend) -> float | None:
+    return mean_value(trend.results[-1].mean)
 
 
 def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
-    (unit, shown_unit), extra_columns = _units(kind), () if kind == RUN else QUANTITY_COLUMNS
-    rows, shown = [], []
-    for each in trends:
-        last, level = each.results[-1], each.levels[-1] if each.levels else None
-        step = each.steps[-1] if each.steps else None
-        value = None if last.mean is None else last.mean.mean
-        rows.append(
-            (
-                *_build_quantity_cells(kind, each),
-                each.words,
-                len(each.results),
-                last.occasion,
-                value,
-                level.mean if level else None,
-                level.sd if level else None,
-                len(each.steps),
-                step.occasion if step else None,
-                step.change_ratio if step else None,
-                each.smallest.middle_ratio,
-                each.smallest.latest_ratio,
-                "; ".join(outlier.occasion for outlier in each.outliers),
-                each.margin_ratio,
-                each.why,
-            )
-        )
-        shown.append(
-            (
-                each.words,
-                *_format_quantity(kind, each),
-                describe_last_change(each),
-                format_level(each),
-                format_value(each, value),
-                format_smallest_change(each),
-                str(len(each.results)),
-            )
-        )
-    return Table(
-        name=_named(kind, "trends"),
-        title=_title(kind),
-        columns=(
-            *extra_columns,
-            "point",
-            "occasions",
-            "last_occasion",
-            f"last{unit}",
-            f"level{unit}",
-            f"level_sd{unit}",
-            "changes",
-            "changed_at",
-            "change_ratio",
-            "smallest_step_ratio",
-            "smallest_latest_ratio",
-            "outliers",
-            "margin_ratio",
-            "why",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "design point",
-            *(() if kind == RUN else ("quantity",)),
-            "last change",
-            f"level{shown_unit}",
-            f"last{shown_unit}",
-            "would have found",
-            "occasions",
-        ),
-        shown=tuple(shown),
-        note=TRENDS_NOTE + format_margin_note(trends),
-    )
+    unit, shown_unit = _units(kind)
+    columns: list[TableColumn[Trend]] = [
+        _point_columns(kind, lambda each: each),
+        csv_column("occasions", lambda each: len(each.results)),
+        csv_column("last_occasion", lambda each: each.results[-1].occasion),
+        csv_column(f"last{unit}", _last_value),
+        csv_column(f"level{unit}", lambda each: each.levels[-1].mean if each.levels else None),
+        csv_column(f"level_sd{unit}", lambda each: each.levels[-1].sd if each.levels else None),
+        csv_column("changes", lambda each: len(each.steps)),
+        csv_column("changed_at", lambda each: each.steps[-1].occasion if each.steps else None),
+        csv_column("change_ratio", lambda each: each.steps[-1].change_ratio if each.steps else None),
+        csv_column("smallest_step_ratio", lambda each: each.smallest.middle_ratio),
+        csv_column("smallest_latest_ratio", lambda each: each.smallest.latest_ratio),
+        csv_column("outliers", lambda each: "; ".join(outlier.occasion for outlier in each.outliers)),
+        csv_column("margin_ratio", lambda each: each.margin_ratio),
+        csv_column("why", lambda each: each.why),
+        printed_column("last change", describe_last_change),
+        printed_column(f"level{shown_unit}", format_level),
+        printed_column(f"last{shown_unit}", lambda each: format_value(each, _last_value(each))),
+        printed_column("would have found", format_smallest_change),
+        printed_column("occasions", lambda each: str(len(each.results))),
+    ]
+    note = TRENDS_NOTE + format_margin_note(trends)
+    return build_table(_named(kind, "trends"), _title(kind), columns, trends, note)
 
 
 def format_margin_note(trends: Sequence[Trend]) -> str:
@@ -156,128 +172,60 @@ def format_smallest_change(trend: Trend) -> str:
 
 
 def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
-    rows, shown = [], []
-    for trend in trends:
-        for step in trend.steps:
-            differences = "; ".join(each.words for each in step.differences)
-            direction = () if kind == RUN else ("better" if step.better else "worse",)
-            rows.append(
-                (
-                    *_build_quantity_cells(kind, trend),
-                    trend.words,
-                    step.occasion,
-                    step.started_at,
-                    step.change_ratio,
-                    *direction,
-                    differences,
-                    step.at_least,
-                )
-            )
-            shown.append(
-                (
-                    trend.words,
-                    *_format_quantity(kind, trend),
-                    format_step(trend, step),
-                    step.occasion,
-                    step.started_at[:10],
-                    differences or "nothing that is known",
-                )
-            )
-    return Table(
-        name=_named(kind, "changes"),
-        title="Changes" if kind == RUN else f"Changes of {record_kinds()[kind].plural}",
-        columns=(
-            *(() if kind == RUN else QUANTITY_COLUMNS),
-            "point",
-            "occasion",
-            "started_at",
-            "change_ratio",
-            *(() if kind == RUN else ("changed_for",)),
+    direction: list[TableColumn[TrendStepRow]] = [
+        csv_column("changed_for", lambda row: "better" if row.step.better else "worse")
+    ]
+    columns: list[TableColumn[TrendStepRow]] = [
+        _point_columns(kind, lambda row: row.trend),
+        printed_column("change", lambda row: format_step(row.trend, row.step)),
+        column("occasion", "since", lambda row: row.step.occasion),
+        column("started_at", "date", lambda row: row.step.started_at, lambda row: row.step.started_at[:10]),
+        csv_column("change_ratio", lambda row: row.step.change_ratio),
+        *([] if kind == RUN else direction),
+        column(
             "also_changed",
-            "at_least",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "design point",
-            *(() if kind == RUN else ("quantity",)),
-            "change",
-            "since",
-            "date",
             "what else changed then",
+            lambda row: row.differences,
+            lambda row: row.differences or "nothing that is known",
         ),
-        shown=tuple(shown),
-    )
+        csv_column("at_least", lambda row: row.step.at_least),
+    ]
+    title = "Changes" if kind == RUN else f"Changes of {record_kinds()[kind].plural}"
+    rows = [TrendStepRow(trend, step) for trend in trends for step in trend.steps]
+    return build_table(_named(kind, "changes"), title, columns, rows)
 
 
 def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
     """For each kind every result, with its interval and level: the data of the figure."""
     for kind, own in group_by_kind(trends).items():
-        unit, _ = _units(kind)
-        rows, shown = [], []
-        for trend in own:
-            changed, apart = {step.first for step in trend.steps}, {each.place for each in trend.outliers}
-            for place, result in enumerate(trend.results):
-                mean, (low, high) = result.mean, result.interval
-                level = next((each.mean for each in trend.levels if each.first <= place <= each.last), None)
-                rows.append(
-                    (
-                        *_build_quantity_cells(kind, trend),
-                        trend.words,
-                        place + 1,
-                        result.occasion,
-                        result.started_at,
-                        None if mean is None else mean.mean,
-                        low,
-                        high,
-                        0 if mean is None else mean.set_ups,
-                        level,
-                        place in apart,
-                        place in changed,
-                    )
-                )
-                half = "" if low is None or high is None else f" ± {format_value(trend, (high - low) / 2)}"
-                shown.append(
-                    (
-                        trend.words,
-                        *_format_quantity(kind, trend),
-                        str(place + 1),
-                        result.occasion,
-                        result.started_at[:10],
-                        format_value(trend, None if mean is None else mean.mean) + half,
-                        format_value(trend, level),
-                        "outlier" if place in apart else "here" if place in changed else "",
-                    )
-                )
-        yield Table(
-            name=_named(kind, "occasions"),
-            title=f"{_title(kind)}, result by result",
-            columns=(
-                *(() if kind == RUN else QUANTITY_COLUMNS),
-                "point",
-                "number",
-                "occasion",
-                "started_at",
-                f"result{unit}",
-                f"ci_low{unit}",
-                f"ci_high{unit}",
-                "set_ups",
-                f"level{unit}",
-                "outlier",
-                "changed",
-            ),
-            rows=tuple(rows),
-            headings=(
-                "design point",
-                *(() if kind == RUN else ("quantity",)),
-                "no.",
-                "occasion",
-                "date",
-                f"result{_units(kind)[1]}",
-                f"level{_units(kind)[1]}",
-                "change",
-            ),
-            shown=tuple(shown),
-        )
+        unit, shown_unit = _units(kind)
+        columns: list[TableColumn[OccasionRow]] = [
+            _point_columns(kind, lambda row: row.trend),
+            column("number", "no.", lambda row: row.place + 1),
+            column("occasion", "occasion", lambda row: row.result.occasion),
+            column("started_at", "date", lambda row: row.result.started_at, lambda row: row.result.started_at[:10]),
+            csv_column(f"result{unit}", lambda row: row.value),
+            csv_columns((f"ci_low{unit}", f"ci_high{unit}"), lambda row: row.result.interval),
+            printed_column(f"result{shown_unit}", _format_result),
+            csv_column("set_ups", lambda row: row.result.mean.set_ups if row.result.mean else 0),
+            column(f"level{unit}", f"level{shown_unit}", lambda row: row.level, _format_level),
+            csv_column("outlier", lambda row: row.is_outlier),
+            csv_column("changed", lambda row: row.is_change),
+            printed_column("change", lambda row: "outlier" if row.is_outlier else "here" if row.is_change else ""),
+        ]
+        rows = [OccasionRow(trend, place, result) for trend in own for place, result in enumerate(trend.results)]
+        yield build_table(_named(kind, "occasions"), f"{_title(kind)}, result by result", columns, rows)
+
+
+def _format_result(row: OccasionRow) -> str:
+    """The result of an occasion with half its interval."""
+    low, high = row.result.interval
+    half = "" if low is None or high is None else f" ± {format_value(row.trend, (high - low) / 2)}"
+    return format_value(row.trend, row.value) + half
+
+
+def _format_level(row: OccasionRow) -> str:
+    return format_value(row.trend, row.level)
 
 
 def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
@@ -376,6 +324,7 @@ def format_step(trend: Trend, step: TrendStep) -> str:
 def build_json_object(trend: Trend) -> dict[str, Any]:
     """The whole trend, for machines."""
     of_runs = trend.kind == RUN
+    point: TableColumn[Trend] = _point_columns(trend.kind, lambda each: each)
     names = ("rate_bps", "ci_low_bps", "ci_high_bps") if of_runs else ("value", "ci_low", "ci_high")
     results = []
     for result in trend.results:
@@ -383,8 +332,7 @@ def build_json_object(trend: Trend) -> dict[str, Any]:
         entry = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
         results.append({**entry, "set_ups": 0 if result.mean is None else result.mean.set_ups})
     return {
-        **({} if of_runs else dict(zip(QUANTITY_COLUMNS, _build_quantity_cells(trend.kind, trend), strict=True))),
-        "point": trend.words,
+        **point.to_json(trend),
         "results": results,
         "levels": [each.to_json() for each in trend.levels],
         "changes": [

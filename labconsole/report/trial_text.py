@@ -8,6 +8,7 @@ from typing import Any
 from labconsole.model.plan.guest_kind import GuestKind
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
+from labconsole.report.formatting import format_left_out
 from labconsole.text.cells import UNKNOWN
 from labconsole.verdict.crew_trial import PacketSink
 
@@ -63,6 +64,6 @@ def format_sink(sink: PacketSink) -> str:
     )
 
 
-def format_left_out(left_out: Mapping[str, int]) -> str:
+def describe_left_out(left_out: Mapping[str, int]) -> str:
     """``; left out: 3 guests_missing, 1 swapped``, or nothing if no trial of a point is."""
-    return f"; left out: {', '.join(f'{trials} {code}' for code, trials in left_out.items())}" if left_out else ""
+    return f"; left out: {format_left_out(left_out)}" if left_out else ""

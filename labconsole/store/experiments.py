@@ -109,7 +109,7 @@ class StoredExperiments:
                     yield ExperimentColumns(**{name: row[name] for name in names}), record
             last = page[-1]
             page = self._page(kind, names, last)
-            if page and (page[-1]["started_at"], page[-1]["id"]) <= (last["started_at"], last["id"]):
+            if page and not _is_later(page[-1], last):
                 raise StoreError(
                     f"{self.backend.name}: cannot read {kind.plural}: the database is damaged (they are in no order)"
                 )
@@ -150,7 +150,8 @@ class StoredExperiments:
 
     def experiment(self, kind: RecordKind[R], beginning: str) -> R:
         """The experiment of a kind with this id or this unique beginning of an id."""
-        found = [each for each in self.experiment_texts(kind) if each[0].startswith(beginning)]
+        texts = self.experiment_texts(kind)  # of any type: SQLite accepts any in any column
+        found = [each for each in texts if isinstance(each[0], str) and each[0].startswith(beginning)]
         exact = [each for each in found if each[0] == beginning]
         if len(exact or found) != 1:
             several = f"{beginning} is the beginning of several {kind.plural}"
@@ -183,12 +184,20 @@ class StoredExperiments:
             rows = connection.execute(counted).all()
         return [
             StoreError(
-                f"{self.backend.name}: {count} record{'' if count == 1 else 's'} of kind {kind}, which this version of "
-                "labconsole does not know"
+                f"{self.backend.name}: {count} record{'' if count == 1 else 's'} of kind {str(kind)[:80]}, which this "
+                "version of labconsole does not know"
             )
             for kind, count in rows
             if kind not in record_kinds()
         ]
+
+
+def _is_later(row: RowMapping, last: RowMapping) -> bool:
+    """Whether a row comes after the last one of a page. One whose columns are of other types does not."""
+    try:
+        return bool((row["started_at"], row["id"]) > (last["started_at"], last["id"]))
+    except TypeError:
+        return False
 
 
 class ExperimentsWriting(StoredExperiments):

@@ -91,6 +91,8 @@ def read_notes(
     for row in connection.execute(statement):
         data = {"text": row.text, "author": row.author, "written_at": row.written_at}
         try:
+            if not isinstance(row.run_id, str):  # SQLite accepts any type in any column
+                raise StoreError(f"note on {str(row.run_id)[:200]}: its run_id is not a text")
             found[row.run_id] = note_from_json(data, f"note on {str(row.run_id)[:200]}")
         except StoreError as exc:
             if unreadable is None:

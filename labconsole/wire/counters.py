@@ -15,8 +15,10 @@ from labconsole.wire.message import AgentEvent, Done, Message, Request
 from labconsole.wire.rules import Count, Rule, bad, between, name, printable
 
 MAX_NAMESPACES = 256
-MAX_STATISTICS = 64
-"""Most statistics in a row. A newer kernel may have more than the 25 known here; no kernel has more than this."""
+MIN_STATISTICS, MAX_STATISTICS = 23, 64
+"""Fewest and most statistics in a row. The oldest kernel with these counters (2.6.35) has 23 of the 25 known here. A
+newer one may have more, and none has more than this.
+"""
 
 MAX_SAMPLED = 2**20
 """Most numbers in all rows together, including the zeros that are not sent: 40 000 interfaces of 25 statistics."""
@@ -40,8 +42,8 @@ def _check_rows(namespaces: Any, where: str, length_of: Callable[[List[Any], str
             if type(row) is not list or len(row) != 3:
                 raise bad(where, "has a row without exactly 3 entries")
             length = length_of(row, where) if type(row[2]) is list else 0
-            if not 0 < length <= MAX_STATISTICS:
-                raise bad(where, "has a row with values that are not numbers")
+            if not MIN_STATISTICS <= length <= MAX_STATISTICS:
+                raise bad(where, "has a row that is not of %d to %d numbers" % (MIN_STATISTICS, MAX_STATISTICS))
             statistics += length
             indices.append(row[0])
             numbers += row[2]

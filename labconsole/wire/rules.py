@@ -55,21 +55,19 @@ def whole(lowest: int, highest: int) -> Check:
 
 
 def amount(value: Any, where: str) -> float:
-    """Check a rate or a mean: finite and not negative."""
-    if type(value) is int and 0 <= value < S64:
-        return value
-    if type(value) is not float or not math.isfinite(value) or value < 0:
+    """Check a rate or a mean: not negative, and so far from a float's limits that what follows from it is finite."""
+    if type(value) not in (int, float) or not 0 <= value < S64:
         raise bad(where, "is not a number from 0")
-    return value
+    number: float = value
+    return number
 
 
 def finite(value: Any, where: str) -> float:
-    """Check a finite number of either sign."""
-    if type(value) is int and -S64 <= value < S64:
-        return value
-    if type(value) is not float or not math.isfinite(value):
+    """Check a number of either sign, which is as far from a float's limits."""
+    if type(value) not in (int, float) or not -S64 <= value < S64:
         raise bad(where, "is not a number")
-    return value
+    number: float = value
+    return number
 
 
 def between(lowest: float, highest: float) -> Check:

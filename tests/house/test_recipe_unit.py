@@ -20,7 +20,7 @@ REPORT = Path(__file__).parents[2] / "labconsole" / "report"
 
 TOY = """
 from labconsole.contracts.report import Figure, Finding, Findings, Mark, MethodNote, Panel, PlottedCurve, ReportUnit
-from labconsole.contracts.report import Table
+from labconsole.report.table_builder import build_table, column
 
 
 def make(material):
@@ -31,10 +31,7 @@ def make(material):
             name="toy-figure", title="Toy figure", kind="bars", x_label="x", y_label="y",
             panels=(Panel("toy", (curve,)),), caption="Drawn by a toy.", x_names=("toy",),
         ),
-        Table(
-            name="toy-table", title="Toy table", columns=("runs",), rows=((len(runs),),), headings=("runs",),
-            shown=((str(len(runs)),),),
-        ),
+        build_table("toy-table", "Toy table", [column("runs", "runs", len)], [runs]),
         Findings(kind="toy", heading="What a toy finds", found=(Finding("A toy was here.", runs),)),
         MethodNote("Toys", "reckoned by playing"),
     ]

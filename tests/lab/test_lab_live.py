@@ -400,7 +400,7 @@ def test_without_root_the_lab_is_the_same(tmp_path_factory: pytest.TempPathFacto
         f"    done = subprocess.run(['ssh', '-F', str(status.ssh_config), '{name}-uut', 'hostname;"
         " sysctl -w net.ipv4.conf.eth1.forwarding=1; unshare -n true && echo nested'], capture_output=True)\n"
         "    print(done.stdout.decode().split())\n"
-        f"    print(sorted(lab.truth({name!r})))\n"
+        f"    print(sorted(lab.read_loss_counts({name!r})))\n"
         "finally:\n"
         f"    print(lab.down({name!r}))\n"
     )

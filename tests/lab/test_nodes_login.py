@@ -260,6 +260,20 @@ async def test_a_node_gets_neither_environment_nor_display(world: World, monkeyp
     await server.stop()
 
 
+async def test_nothing_that_a_node_sends_is_unpacked_whatever_ssh_config_says(world: World) -> None:
+    server = SERVERS["asyncssh"](world)
+    await server.start()
+    world.trust(server)
+    world.config("Compression yes\n")
+    server._acceptor.update(compression_algs="zlib@openssh.com,zlib,none")  # type: ignore[attr-defined]
+    await log_in(world, at(server))
+    (connection,) = server.connections  # type: ignore[attr-defined]
+    assert {connection.get_extra_info(f"{way}_compression") for way in ("send", "recv")} == {"none"}
+    server._acceptor.update(compression_algs="zlib@openssh.com,zlib")  # type: ignore[attr-defined]
+    assert "compression" in await refused(world, at(server))
+    await server.stop()
+
+
 async def test_a_proxy_command_runs_in_a_shell_with_its_tokens(world: World, server: Server) -> None:
     world.trust(server, "lab")
     relay = f'{PYTHON} {world.directory}/relay.py %p "for %n" # by way of a relay'

@@ -11,7 +11,10 @@ import fcntl
 import glob
 import json
 import os
+import re
+import stat
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from labconsole.agent.reading.files import read_text
@@ -25,6 +28,14 @@ PURPOSE_CHARACTERS = 500
 OBSERVE_CHARACTERS = 16
 OTHERS = ("/tmp/labconsole-*", "/run/user/*/labconsole")
 """Where the leases of other users may be."""
+_OF_A_USER = re.compile(r"labconsole-\d+\Z")
+MAX_MISNAMED = 64
+"""Most directories with a user's number that are looked into although they are another user's, as seen from here: a
+session in a user namespace may make one, and any user thousands.
+"""
+
+MAX_DESCRIPTORS = 4096
+"""Most descriptors of a process among which a lock is looked for."""
 
 TRIES = 5
 """An agent that only looks takes the lock for some microseconds, and must not be mistaken for a holder."""
@@ -35,11 +46,11 @@ def _outer_uid() -> int:
     """Return the user id outside a user namespace, where it identifies a person; inside everybody may be 0."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as mapping:
-            inside, outside, count = (int(word) for word in mapping.readline().split())
+            ranges = [[int(word) for word in line.split()] for line in mapping]
     except (OSError, ValueError):
         return os.getuid()
     own = os.getuid()
-    return own - inside + outside if inside <= own < inside + count else own
+    return next((own - inside + outside for inside, outside, count in ranges if 0 <= own - inside < count), own)
 
 
 def find_lease_directories() -> List[str]:
@@ -60,11 +71,18 @@ def find_lease_paths() -> List[str]:
     """Return every path at which a session of any user may have this namespace's lease.
 
     No directory is reached through a link: its owner could point it at our own lease, which would then look like
-    another session's.
+    another session's. Few are looked into that do not have their owner's number: anybody may make many.
     """
     name = file_name()
-    others = sorted(directory for pattern in OTHERS for directory in glob.glob(pattern))
-    there = [os.path.join(directory, name) for directory in others if not os.path.islink(directory)]
+    others: List[str] = []
+    misnamed: List[str] = []
+    for directory in sorted(directory for pattern in OTHERS for directory in glob.glob(pattern)):
+        with suppress(OSError):  # it has just been removed
+            status = os.lstat(directory)
+            if stat.S_ISDIR(status.st_mode):
+                of_owner = _OF_A_USER.search(directory) is None or directory.endswith("-%d" % status.st_uid)
+                (others if of_owner else misnamed).append(directory)
+    there = [os.path.join(directory, name) for directory in others + misnamed[:MAX_MISNAMED]]
     found = [os.path.join(directory, name) for directory in find_lease_directories()]
     return list(dict.fromkeys(found + [path for path in there if os.path.lexists(path)]))
 
@@ -125,9 +143,14 @@ class LockHolder(NamedTuple):
     exclusive: bool
 
 
+def _lock_key(status: os.stat_result) -> str:
+    """Return how the kernel's lists of locks identify a file."""
+    return "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
+
+
 def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
     """Return the process with an flock on a file, an exclusive one first, or None if none is visible from here."""
-    wanted = "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
+    wanted = _lock_key(status)
     found: List[LockHolder] = []
     try:
         with open("/proc/locks", encoding="ascii") as locks:
@@ -140,12 +163,33 @@ def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
     return max(found, key=lambda each: each.exclusive, default=None)
 
 
+def is_locked_by(pid: int, status: os.stat_result) -> Optional[bool]:
+    """Return whether the process has the file open with the lock on it, or None if that cannot be known.
+
+    The kernel names the process that took a lock, also when it has ended and left the lock to a child of its; its
+    number may be another process's by then.
+    """
+    wanted, directory = " %s " % _lock_key(status), "/proc/%d/fdinfo" % pid
+    try:
+        numbers = os.listdir(directory)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    if len(numbers) > MAX_DESCRIPTORS:
+        return None
+    return any(wanted in (read_text("%s/%s" % (directory, number)) or "") for number in numbers)
+
+
 def _read_holder(descriptor: int) -> Dict[str, Any]:
     """Return the session that has locked the lease. Its text counts only if it names the process that the kernel names.
 
     A user who can read the file can lock it without writing to it: then the process and its user are the owner.
     """
-    holder, lock = _read(descriptor), lock_holder(os.fstat(descriptor))
+    holder, status = _read(descriptor), os.fstat(descriptor)
+    lock = lock_holder(status)
+    if lock is not None and is_locked_by(lock.pid, status) is False:
+        return {"owner": "a process that was started by process %d, which has ended," % lock.pid}
     if lock is None or ("owner" in holder and holder.get("pid") in _numbers(lock.pid)):
         return holder
     return {"owner": _describe_process(lock.pid)}

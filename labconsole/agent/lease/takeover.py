@@ -27,6 +27,7 @@ from labconsole.agent.lease.lock import (
     Lease,
     build_lease_held_error,
     find_holder,
+    is_locked_by,
     lock_holder,
 )
 from labconsole.agent.reading.files import read_bytes
@@ -214,12 +215,15 @@ async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
 
 
 def lock_owner(path: str) -> Optional[int]:
-    """Return the process with the exclusive flock on the file, as the kernel reports it, or None if none is visible."""
+    """Return the process that has the exclusive flock on the file, as the kernel reports it, or None if none is visible
+    or it cannot be known whether that one has it still.
+    """
     try:
-        lock = lock_holder(os.stat(path))
+        status = os.stat(path)
     except OSError:
         return None
-    return lock.pid if lock is not None and lock.exclusive else None
+    lock = lock_holder(status)
+    return lock.pid if lock is not None and lock.exclusive and is_locked_by(lock.pid, status) else None
 
 
 def _is_agent(pid: int) -> bool:

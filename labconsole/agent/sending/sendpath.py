@@ -88,19 +88,22 @@ class LinkWatch:
     def trouble(self) -> Optional[str]:
         """Return the problem, as the end of a sentence, or None while it can send."""
         try:
-            answer = fcntl.ioctl(self._socket, _SIOCGIFFLAGS, struct.pack("16s24x", self._name.encode()))
+            flags = self._flags()
+            if flags & _IFF_UP and self._carrier(flags):
+                return None
+            flags = self._flags()  # it may have been set down in between, which takes the carrier, too
         except OSError as exc:
             return (
                 "%s has disappeared" % self._name
                 if exc.errno == errno.ENODEV
                 else "%s: %s" % (self._name, exc.strerror)
             )
-        flags = struct.unpack_from("H", answer, 16)[0]
-        if not flags & _IFF_UP:
-            return "%s was set down" % self._name
-        if not self._carrier(flags):
-            return "%s has no carrier" % self._name
-        return None
+        return "%s has no carrier" % self._name if flags & _IFF_UP else "%s was set down" % self._name
+
+    def _flags(self) -> int:
+        answer = fcntl.ioctl(self._socket, _SIOCGIFFLAGS, struct.pack("16s24x", self._name.encode()))
+        flags: int = struct.unpack_from("H", answer, 16)[0]
+        return flags
 
     def _carrier(self, flags: int) -> bool:
         # IFF_RUNNING follows the carrier up to a second late (linkwatch), the driver's own answer does not.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, add_shared, comma_separated, hosts_path, number, whole_number
-from labconsole.cli.output import answer, print_error, print_json_line, print_lines
+from labconsole.cli.output import answer, print_error, print_json_line, print_lines, print_progress
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
 if TYPE_CHECKING:
@@ -177,11 +176,11 @@ def _run_trials(
         if isinstance(record, kind.record.record):
             answer({kind.name: record.to_json()}, trial_lines(kind, record), as_json=args.json)
         elif progress.broke:
-            sys.stderr.write(f"  the guests broke off, so all their trials are taken again: {progress.broke}\n")
+            print_progress(f"  the guests broke off, so all their trials are taken again: {progress.broke}")
         elif progress.again:
-            sys.stderr.write(f"  invalid, so it is taken again: {progress.again}\n")
+            print_progress(f"  invalid, so it is taken again: {progress.again}")
         else:
-            sys.stderr.write(f"{progress.number} of {progress.total}: {progress.step.describe()}\n")
+            print_progress(f"{progress.number} of {progress.total}: {progress.step.describe()}")
 
     async def work(session: Testbed[RunStore]) -> int:
         # Every call makes new trials that nothing resumes; only a plan can be resumed.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
@@ -18,7 +17,7 @@ from labconsole.cli.options import (
     parse_request,
     whole_number,
 )
-from labconsole.cli.output import answer, print_json_line, print_lines
+from labconsole.cli.output import answer, print_json_line, print_lines, print_progress
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
     def on_step(progress: StepProgress) -> None:
         if progress.last is not None:
-            sys.stderr.write(run_row(progress.last) + "\n")
+            print_progress(run_row(progress.last))
             if args.json:
                 print_json_line(progress.last.to_json())
 

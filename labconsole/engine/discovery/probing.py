@@ -36,6 +36,8 @@ TEST_NETWORK = IPv4Network("198.18.0.0/15")
 
 QUIET_S = 0.5
 """Listening ends when nothing new was heard for this long after the last frame."""
+HEAR_S = 10.0
+"""After this long, frames that still arrive are repetitions by a loop or another program."""
 CARRIER_S = 8.0
 """Time that a copper link needs to come up, with a margin."""
 STEP_S = 0.1
@@ -209,10 +211,10 @@ async def _send(
 
 
 async def _hear(links: Mapping[str, AgentLink], marks: Mapping[int, Port], target: Target) -> Heard:
-    """Where frames arrived, once nothing new has arrived for a while."""
+    """Where frames arrived, once nothing new has arrived for a while. Raises NodeError if that does not end."""
     loop = asyncio.get_running_loop()
     last: Heard = {}
-    since = loop.time()
+    since = begun = loop.time()
     while True:
         replies = await asyncio.gather(*map(read_heard_streams, links.values()))
         heard: Heard = {}
@@ -224,6 +226,15 @@ async def _hear(links: Mapping[str, AgentLink], marks: Mapping[int, Port], targe
                     place = (node, row.interface)
                     places[place] = places.get(place, 0) + row.packets
         if heard != last:
+            if loop.time() - begun > HEAR_S:
+                ports = heard.keys() | last.keys()
+                moved = (heard.get(port, {}).items() ^ last.get(port, {}).items() for port in ports)
+                node, interface = min(place for rows in moved for place, _ in rows)
+                raise NodeError(
+                    node,
+                    f"test frames still arrive at {interface} {HEAR_S:g} s after the last one was sent: a loop between "
+                    "its ports or another program repeats them; stop that, then try again",
+                )
             last, since = heard, loop.time()
         elif loop.time() - since > QUIET_S:
             return heard

@@ -27,6 +27,8 @@ LEARNING_FRAMES = 10
 LEARNING_DELAY_NS = 1_000_000
 ROUND_S = 0.1
 LIMIT_S = 15.0
+STEADY_S = 1.0
+"""Longest wait for the sinks' counters to become steady: where other traffic arrives they never are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +88,22 @@ async def wait_forwarding(
                 "check cabling, the stream's interfaces in hosts.yaml and the UUT's firewall",
                 operation="learning",
             )
-    last = await _read_steady_counters(links, streams)
+    last = await _read_steady_counters(links, streams, stopping)
     received = sum(last[s.name] - first[s.name] for s in streams)
     return ForwardingProof(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
 
 
-async def _read_steady_counters(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
-    """The sinks' counters, once two readings in a row agree."""
+async def _read_steady_counters(
+    links: dict[str, AgentLink], streams: Sequence[Stream], stopping: Callable[[], bool]
+) -> dict[str, int]:
+    """The sinks' counters, once two readings in a row agree, or after STEADY_S."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + STEADY_S
     before = await _received(links, streams)
     while True:
         await asyncio.sleep(0.01)
         now = await _received(links, streams)
-        if now == before:
+        if now == before or stopping() or loop.time() > deadline:
             return now
         before = now
 

@@ -78,6 +78,7 @@ class TrialRecorder:
         self.emit(TrialStarted(run_id=run_id, request=request, repetition=number, repetitions=of, plan=order.plan))
         self.emit(PhaseChanged(run_id=run_id, phase=Phase.PREPARING))
         links = self.links.require(nodes_of(request, self.inventory))
+        await self.leases.retake(links)
         check_mtu(request, self.inventory, self.telemetry)
         second_guest = await second_guest_setup(request, self.inventory, self.driver_for, self.store, order.reference)
         if order.anew:

@@ -310,17 +310,18 @@ class Trial:
         ]
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
-        by_name: dict[str, generator.PreparedStream] = {}
+        prepared: dict[tuple[str, str], generator.PreparedStream] = {}
 
         async def prepare(node: str) -> None:
             reply = await self._links[node].ask(generator.PrepareGenerator(streams=self._specs(node)))
-            by_name.update((entry.stream, entry) for entry in reply.streams)
+            # A node reports on its own streams only.
+            prepared.update(((node, entry.stream), entry) for entry in reply.streams)
 
         for node in self._sources.nodes:
             stack.push_async_callback(self._let_go, node, generator.CloseGenerator())
         await run_concurrently(prepare(node) for node in self._sources.nodes)
         for seen, flow in zip(self.seen.flows, self._flows, strict=True):
-            seen.prepared = by_name.get(seen.stream.name)
+            seen.prepared = prepared.get((seen.stream.source.node, seen.stream.name))
             sender = seen.prepared.generator if seen.prepared is not None else ""
             second = flow.request is not self._request
             way = counting_points(seen, self._uut)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
 from labconsole.experiments.boot.derived_values import latest_s
 from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.measure.hypervisors import disambiguate_hypervisor, hypervisor
+from labconsole.measure.hypervisors import hypervisor, name_platforms
 from labconsole.measure.paired_blocks import Blocks, adjusted, assign_points, newest_trials, uut_kernel
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
@@ -99,7 +100,7 @@ class StartComparison:
     word: Word
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BootsSummary:
     """The results of a set of boot trials.
 
@@ -114,23 +115,12 @@ class BootsSummary:
     testbeds: Mapping[str, str]
     superseded: int
 
-    @property
+    @cached_property
     def names(self) -> dict[SeriesKey, str]:
         """The name of each series among the others, without its start: its platform, and what distinguishes it."""
-        keys = {each.key for each in self.points}
-        kernels, testbeds = {key.kernel for key in keys}, {key.testbed_fingerprint for key in keys}
-        return {
-            key: ", ".join(
-                [
-                    key.platform,
-                    *(f"{mib} MiB" for mib in key.crew),
-                    *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
-                    *disambiguate_hypervisor(key, keys),
-                    *([f"on {self.testbeds[key.testbed_fingerprint]}"] if len(testbeds) > 1 else []),
-                ]
-            )
-            for key in keys
-        }
+        keys = [each.key for each in self.points]
+        parts = name_platforms(keys, self.testbeds, lambda key: [f"{mib} MiB" for mib in key.crew])
+        return {key: ", ".join(each) for key, each in parts.items()}
 
 
 Take = Callable[[BootRecord], float | None]

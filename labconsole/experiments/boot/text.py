@@ -21,7 +21,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.effect_formatting import format_ratio
 from labconsole.report.formatting import format_noun_count
-from labconsole.report.trial_text import format_left_out
+from labconsole.report.trial_text import describe_left_out
 from labconsole.text.cells import UNKNOWN, format_decimal
 
 MAX_GUESTS = 20
@@ -172,7 +172,7 @@ def _format_point(found: BootPointResult, name: str) -> str:
         text += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
         text += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"
         text += f", more for each guest {_format_mean(found.guest_switches_per_s, places=1)}"
-    return text + format_left_out(found.left_out)
+    return text + describe_left_out(found.left_out)
 
 
 def _format_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 3) -> str:

@@ -9,6 +9,7 @@ from labconsole.experiments.flow.record import FlowRecord, FlowRequested, Receiv
 from labconsole.measure.fairness import whole_bins
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
+from labconsole.packets.flows import MAX_BINS
 
 HEADER_BYTES = 14 + 20 + 8
 """Ethernet, IPv4 and UDP headers."""
@@ -45,11 +46,14 @@ def line_frames_bps(link_speed_bps: int, payload_bytes: int) -> float:
 
 
 def bin_rates(flows: Sequence[SinkFlowRecord], guest: str, bins: int, payload_bytes: int, bin_s: float) -> list[float]:
-    """Payload rate of a guest in each of the first ``bins`` bins, in bit/s."""
-    packets = [0] * bins
+    """Payload rate of a guest in each of the first ``bins`` bins, in bit/s, as far as a record may name bins.
+
+    Their number may come from times in another person's record.
+    """
+    packets = [0] * min(bins, 2 * MAX_BINS)
     for flow in flows:
         if flow.guest == guest:
-            for number, count in enumerate(flow.bin_packets[:bins]):
+            for number, count in enumerate(flow.bin_packets[: len(packets)]):
                 packets[number] += count
     return [count * payload_bytes * 8 / bin_s for count in packets]
 

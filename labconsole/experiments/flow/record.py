@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds
+from labconsole.model.record.crew_trial import Bin, Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
@@ -233,8 +233,8 @@ class WeightStepRecord(StrictModel):
     rates_bps: tuple[int | None, ...]
     kept_bps: tuple[int | None, ...] = ()
     complaint: str = ""
-    first_bin: int | None = None
-    stop_bin: int | None = None
+    first_bin: Bin | None = None
+    stop_bin: Bin | None = None
     share_ratios: tuple[Ratio, ...] = ()
     error_ratio: Ratio | None = None
     filled_ratio: Ratio | None = None
@@ -316,8 +316,8 @@ class FlowRecord(ExperimentRecord):
     source: SourceRecord | None = None
     weights: WeightsRecord | None = None
     disk: BackgroundDiskRecord | None = None
-    shared_from: int | None
-    shared_to: int | None
+    shared_from: Bin | None
+    shared_to: Bin | None
     sum_bps: Rate | None
     jain: Ratio | None
     line_ratio: Ratio | None

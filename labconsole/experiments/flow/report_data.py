@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labconsole.contracts.report import Cell
 from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.formatting import format_mean
+from labconsole.report.formatting import format_left_out, format_mean
 from labconsole.report.material import Material
 
 MEGA = 1e6
@@ -69,13 +68,7 @@ NOTHING_OF = {
 def describe_missing_result(point: FlowPointResult) -> str:
     """Why a point says nothing about how its guests share."""
     why = NOTHING_OF[point.key.pattern] if point.flow_ids else "no trial is valid"
-    out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-    return why + (f" (left out: {out})" if out else "")
-
-
-def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
-    """Mean and interval as cells, all None if not known."""
-    return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
+    return why + (f" (left out: {format_left_out(point.left_out)})" if point.left_out else "")
 
 
 def format_set_up_mean(found: SetUpMean | None, unit: float = MEGA, places: int = 2) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
@@ -17,7 +18,7 @@ from labconsole.experiments.flow.rates import bin_rates, sent_to_at_once
 from labconsole.experiments.flow.receive_results import lost_packets
 from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.weight_shares import WeightStepResult, weight_steps
-from labconsole.measure.hypervisors import disambiguate_hypervisor, hypervisor
+from labconsole.measure.hypervisors import find_varying_fields, hypervisor, name_platforms
 from labconsole.measure.paired_blocks import assign_points, find_exclusion_code, newest_trials, sort_key, uut_kernel
 from labconsole.measure.statistics.bounded_means import (
     drop_interval,
@@ -191,7 +192,7 @@ class BareHostComparison:
         return f"{self.word}, one of them fills the link" if self.one_full and bounded else self.word
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FlowsSummary:
     """Everything derived from these trials. ``testbeds``: fingerprint to name. ``superseded``: number of trials with a
     newer record. ``compared``: empty unless requested (bare_host_comparison.py).
@@ -208,20 +209,22 @@ class FlowsSummary:
 
     def name_parts(self, key: FlowPointKey) -> tuple[str, ...]:
         """The parts of that name."""
-        keys = {each.key for each in self.points}
-        parts = [key.platform]
-        parts += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
-        for name, said in DISTINGUISHING_FIELDS:
-            if len({getattr(each, name) for each in keys}) > 1:
-                parts.append(said.format(getattr(key, name)))
-        out = {each.offered_bps for each in keys if each.pattern == "out"}
-        if len(out) > 1 and key.pattern == "out":
-            parts.append(f"offers {format_target(key.offered_bps)} a flow")
-        parts += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        parts += disambiguate_hypervisor(key, keys)
-        if len({each.testbed_fingerprint for each in keys}) > 1:
-            parts.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return tuple(parts)
+        return self._names[key]
+
+    @cached_property
+    def _names(self) -> dict[FlowPointKey, tuple[str, ...]]:
+        keys = [each.key for each in self.points]
+        varying = find_varying_fields(keys, DISTINGUISHING_FIELDS)
+        several_offered = len({key.offered_bps for key in keys if key.pattern == "out"}) > 1
+
+        def details(key: FlowPointKey) -> list[str]:
+            parts = [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+            parts += [template.format(getattr(key, name)) for name, template in varying]
+            if several_offered and key.pattern == "out":
+                parts.append(f"offers {format_target(key.offered_bps)} a flow")
+            return parts
+
+        return name_platforms(keys, self.testbeds, details)
 
 
 def flow_key(record: FlowRecord) -> FlowPointKey:

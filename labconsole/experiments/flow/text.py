@@ -21,7 +21,7 @@ from labconsole.model.plan.guest_kind import GuestText
 from labconsole.model.weights import weights_text
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.formatting import format_mean
-from labconsole.report.trial_text import format_left_out, format_sink
+from labconsole.report.trial_text import describe_left_out, format_sink
 from labconsole.text.cells import UNKNOWN
 from labconsole.units import format_rate_bps, format_target
 
@@ -241,7 +241,7 @@ def _format_point(point: FlowPointResult, name: str) -> str:
         whose = "processors" if point.cpu_s_per_gb is not None else "processors, with all that runs on the machine,"
         text += f", {_format_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
     text += f", error of weights {_format_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
-    return text + format_left_out(point.left_out)
+    return text + describe_left_out(point.left_out)
 
 
 def _format_mean(found: SetUpMean | None, unit: float = MEGA, digits: int = 2) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from labconsole.contracts.report import Mark
 from labconsole.experiments.job.points import PointKey, PointTimes
@@ -12,9 +12,10 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_mark
-from labconsole.report.formatting import UNKNOWN, format_number
+from labconsole.report.formatting import format_mean
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
+from labconsole.report.table_builder import Item, TableColumn, column, csv_column, join_columns, printed_column
 
 _last: list[tuple[Sequence[ExperimentRecord], Sequence[float], JobsSummary]] = []
 """The last report's records, family of claims and summary. All units of a report share the same three."""
@@ -109,13 +110,29 @@ def seconds_mark(x: float, found: SetUpMean, job_ids: Sequence[str] = ()) -> Mar
     return build_mark(x, found, scale=1.0)
 
 
+def job_columns(key: Callable[[Item], PointKey]) -> TableColumn[Item]:
+    """Platform and job, first in every table of jobs."""
+    columns: list[TableColumn[Item]] = [
+        column("platform", "platform", lambda item: key(item).platform),
+        csv_column("job", lambda item: key(item).job),
+        csv_column("size", lambda item: key(item).size),
+        printed_column("job", lambda item: format_job(key(item))),
+    ]
+    return join_columns(columns)
+
+
+def guests_column(summary: JobsSummary, key: Callable[[Item], PointKey]) -> TableColumn[Item]:
+    """The number of guests; in print with all that distinguishes their point."""
+
+    def show(item: Item) -> str:
+        return describe_settings(summary, key(item), guests=True)
+
+    return column("guests", "guests", lambda item: key(item).guests, show)
+
+
 def format_seconds(found: SetUpMean | None) -> str:
     """Format as ``3.214 ± 0.020``."""
-    if found is None:
-        return UNKNOWN
-    known = found.half_width is not None and found.scope == "set-ups"  # one set-up does not represent others
-    half = f" ± {format_number(found.half_width, 3)}" if known else ""
-    return f"{format_number(found.mean, 3)}{half}"
+    return format_mean(found, places=3)
 
 
 def format_copies(point: PointTimes) -> str:

@@ -17,7 +17,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.effect_formatting import format_effect
-from labconsole.report.trial_text import format_left_out
+from labconsole.report.trial_text import describe_left_out
 from labconsole.text.cells import UNKNOWN
 
 MAX_COPIES = 20
@@ -92,7 +92,7 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         lines.append(
             f"  {_format_point_key(summary, each.key)}: {_format_point_times(each)}"
             + (f", sd between guests {each.between_guests_sd_s:.3f}" if each.between_guests_sd_s is not None else "")
-            + format_left_out(each.left_out)
+            + describe_left_out(each.left_out)
         )
     if summary.overheads:
         lines.append(

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, Seconds
+from labconsole.model.record.crew_trial import Bin, Bytes, CrewTrialRef, Guests, Ns, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
@@ -126,8 +126,8 @@ class RouteRecord(ExperimentRecord):
     in_packets: Packets | None
     routers: tuple[RouterRecord, ...]
     sink: RouteSinkRecord | None
-    shared_from: int | None
-    shared_to: int | None
+    shared_from: Bin | None
+    shared_to: Bin | None
     sum_pps: Rate | None
     jain: Ratio | None
     start_skew_s: Seconds | None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from labconsole.contracts.report import Cell, PlottedCurve
+from labconsole.contracts.report import PlottedCurve
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary, summarize_routes
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_mark
-from labconsole.report.formatting import format_mean
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 
@@ -47,13 +46,3 @@ def curve(
     """A curve of sums in kpackets/s."""
     marks = [build_mark(x(each), found, scale=KILO) for each in points if (found := y(each)) is not None]
     return PlottedCurve(label, tuple(sorted(marks, key=lambda mark: mark.x)))
-
-
-def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
-    """Mean and interval as cells, all None if not known."""
-    return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
-
-
-def format_set_up_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 0) -> str:
-    """Format a mean with its interval over set-ups."""
-    return format_mean(found, unit, places)

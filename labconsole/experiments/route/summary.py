@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 from labconsole.experiments.route.ledger import build_hops
@@ -21,7 +22,7 @@ from labconsole.experiments.route.route_comparison import (
     describe_difference,
     describe_outcome,
 )
-from labconsole.measure.hypervisors import disambiguate_hypervisor
+from labconsole.measure.hypervisors import find_varying_fields, name_platforms
 from labconsole.measure.paired_blocks import Blocks, assign_points, find_exclusion_code, newest_trials, sort_key
 from labconsole.measure.statistics.bounded_means import lower_bounded, share_over_set_ups
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
@@ -68,7 +69,7 @@ class RoutePointResult:
     by_outcome: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RoutesSummary:
     """Everything derived from these trials. ``testbeds``: fingerprint to name. ``superseded``: number of trials with a
     newer record.
@@ -85,17 +86,18 @@ class RoutesSummary:
 
     def name_parts(self, key: RoutePointKey) -> tuple[str, ...]:
         """The parts of that name."""
-        keys = {each.key for each in self.points}
-        parts = [key.platform]
-        parts += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
-        for name, template in DISTINGUISHING_FIELDS:
-            if len({getattr(each, name) for each in keys}) > 1:
-                parts.append(template.format(getattr(key, name)))
-        parts += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        parts += disambiguate_hypervisor(key, keys)
-        if len({each.testbed_fingerprint for each in keys}) > 1:
-            parts.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return tuple(parts)
+        return self._names[key]
+
+    @cached_property
+    def _names(self) -> dict[RoutePointKey, tuple[str, ...]]:
+        keys = [each.key for each in self.points]
+        varying = find_varying_fields(keys, DISTINGUISHING_FIELDS)
+
+        def details(key: RoutePointKey) -> list[str]:
+            parts = [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+            return parts + [template.format(getattr(key, name)) for name, template in varying]
+
+        return name_platforms(keys, self.testbeds, details)
 
     def describe_claim(self, claim: RouteComparison) -> str:
         """One comparison as a line of text."""

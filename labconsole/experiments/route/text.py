@@ -14,7 +14,7 @@ from labconsole.measure.statistics.as_json import effect_json, mean_json
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.guest_kind import GuestText
 from labconsole.report.formatting import format_mean, format_noun_count
-from labconsole.report.trial_text import format_left_out, format_sink
+from labconsole.report.trial_text import describe_left_out, format_sink
 from labconsole.text.cells import UNKNOWN, format_decimal
 
 MAX_ROUTERS = 20
@@ -106,7 +106,7 @@ def _format_point(point: RoutePointResult, name: str) -> str:
     text = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _format_mean(point.sum_pps)}"
     text += f", Jain {_format_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
     text += f", lost {_format_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
-    return text + format_left_out(point.left_out)
+    return text + describe_left_out(point.left_out)
 
 
 def _format_mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:

@@ -6,10 +6,12 @@ the newest. Repetitions, and searches from the command line, are shown separatel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from labconsole.model.record.search import SearchRecord
-from labconsole.report.formatting import SIZE_COLUMNS, format_size_number, size_cells
+from labconsole.report.formatting import size_cells
+from labconsole.report.point_columns import size_columns
+from labconsole.report.table_builder import Item, TableColumn, column, csv_column, join_columns
 
 LIMITS = {
     "uut": "UUT",
@@ -20,13 +22,17 @@ LIMITS = {
     "undecided": "undecided",
     "trial_length": "longest burst tried",
 }
-FACTORS = ("platform", *SIZE_COLUMNS, "sources", "background", "testbed")
-HEADINGS = ("platform", "frame size (B)", "sources", "background")
 
 
 def select_searches(records: Iterable[SearchRecord]) -> list[SearchRecord]:
     """Return the searches to show, in the order of tables."""
-    return sorted(select_newest(records), key=lambda r: (*factors(r), r.plan.repetition, r.started_at))
+
+    def place(record: SearchRecord) -> tuple[object, ...]:
+        requested, size = record.requested, size_cells(record.requested.frame)
+        factors = (requested.platform, *size, requested.sources, requested.background, record.testbed)
+        return (*factors, record.plan.repetition, record.started_at)
+
+    return sorted(select_newest(records), key=place)
 
 
 def select_newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
@@ -37,13 +43,13 @@ def select_newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
     return list(found.values())
 
 
-def factors(record: SearchRecord) -> tuple[str, int | None, bool | None, int, str, str]:
-    """Return the factors in the order of ``FACTORS``."""
-    requested = record.requested
-    return (requested.platform, *size_cells(requested.frame), requested.sources, requested.background, record.testbed)
-
-
-def format_factors(record: SearchRecord) -> tuple[str, ...]:
-    """Format the factors in the order of ``HEADINGS``."""
-    requested = record.requested
-    return (requested.platform, format_size_number(requested.frame), str(requested.sources), requested.background)
+def factor_columns(record: Callable[[Item], SearchRecord]) -> TableColumn[Item]:
+    """What was varied, first in every table of searches."""
+    columns: list[TableColumn[Item]] = [
+        column("platform", "platform", lambda item: record(item).requested.platform),
+        size_columns(lambda item: record(item).requested.frame, "frame size (B)"),
+        column("sources", "sources", lambda item: record(item).requested.sources),
+        column("background", "background", lambda item: record(item).requested.background),
+        csv_column("testbed", lambda item: record(item).testbed),
+    ]
+    return join_columns(columns)

@@ -41,4 +41,5 @@ def widen_effect(effect: Effect, factor: float) -> Effect:
         "two-sided",
         effect.level,
         paired=effect.paired,
+        others_of_single=effect.others_of_single,
     )

@@ -26,6 +26,13 @@ EQUIVALENCE_LEVEL = 0.90
 """The level of the interval that is equivalent to two one-sided tests at 5 %."""
 POWER = 0.8
 MOST_DIGITS = 15
+FEWEST_OTHERS = 6
+"""The fewest replicates of one side with which a single one of the other is compared.
+
+If occasions are of two kinds, m of one kind and the single one of the other occur in p·(1 - p)^m of cases: up to 10.5 %
+with three, 6.7 % with five, 5.7 % with six.
+"""
+
 ROUNDING = 1e-12
 """A deviation of logarithms up to this is due to floating point: no count of packets has such small steps."""
 
@@ -45,6 +52,10 @@ class Effect:
     ``p``: for the given null and alternative. ``blocks``: pairs, or the smaller side if unpaired. On the natural
     logarithm: ``mean_log``, its standard error ``error_log``, and ``sd_log``, the deviation between blocks (unpaired:
     the root mean square of both sides').
+
+    ``others_of_single``: the replicates of one side if the other has a single one, whose distribution is unknown. Its
+    claims hold for any distribution, by the inequalities of Chebyshev (two-sided, 1/k²) and Cantelli (one-sided,
+    1/(1 + k²)) at k standard errors, and there are none with fewer others than ``FEWEST_OTHERS``.
     """
 
     change: float | None
@@ -61,6 +72,7 @@ class Effect:
     mean_log: float | None = None
     error_log: float | None = None
     level: float = LEVEL
+    others_of_single: int | None = None
 
 
 def paired_effect(
@@ -168,7 +180,18 @@ def one_spread_effect(
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     error = math.hypot(sd / math.sqrt(max(counts)), max(sd, own_sd_log) / math.sqrt(min(counts)))
     sd = error / math.sqrt(math.fsum(1.0 / count for count in counts))
-    return build_effect(mean, error, float(sum(counts) - 2), min(counts), sd, 1.0, "two-sided", LEVEL, paired=False)
+    return build_effect(
+        mean,
+        error,
+        float(sum(counts) - 2),
+        min(counts),
+        sd,
+        1.0,
+        "two-sided",
+        LEVEL,
+        paired=False,
+        others_of_single=max(counts) if min(counts) == 1 else None,
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -189,34 +212,32 @@ def equivalence_p(effect: Effect, margin_ratio: float) -> float | None:
     """
     if not margin_ratio > 0:
         raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
-    if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
+    if effect.p is None or effect.mean_log is None:
         return None
     bound = math.log1p(margin_ratio)
-    above = student_t_cdf((effect.mean_log - bound) / effect.error_log, effect.degrees)
-    below = student_t_cdf((-bound - effect.mean_log) / effect.error_log, effect.degrees)
-    return max(above, below)
+    return max(_one_sided_p(effect, bound - effect.mean_log), _one_sided_p(effect, bound + effect.mean_log))
 
 
 def fall_p(effect: Effect, margin_ratio: float) -> tuple[float, float] | None:
     """The p-values for a subject lower by more than ln(1 + margin), and for one that is not, or None without a result.
 
-    One-sided t, without adjustment.
+    One-sided, without adjustment.
     """
     if not margin_ratio > 0:
         raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
-    if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
+    if effect.mean_log is None or effect.error_log is None:
         return None
-    t = (effect.mean_log + math.log1p(margin_ratio)) / effect.error_log
-    return student_t_cdf(t, effect.degrees), student_t_cdf(-t, effect.degrees)
+    higher = effect.mean_log + math.log1p(margin_ratio)
+    return _one_sided_p(effect, -higher), _one_sided_p(effect, higher)
 
 
 def rise_p(effect: Effect, margin_ratio: float) -> float | None:
     """The p-value for a subject higher by more than ln(1 + margin); see fall_p()."""
     if not margin_ratio > 0:
         raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
-    if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
+    if effect.mean_log is None or effect.error_log is None:
         return None
-    return student_t_cdf((math.log1p(margin_ratio) - effect.mean_log) / effect.error_log, effect.degrees)
+    return _one_sided_p(effect, effect.mean_log - math.log1p(margin_ratio))
 
 
 def word(adjusted_p: float | None, equivalence_adjusted_p: float | None, significance: float = SIGNIFICANCE) -> Word:
@@ -263,8 +284,10 @@ def smallest_effect(
 
 def find_detectable_effect(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
     """The smallest relative change that this row could have shown, by its own standard error and degrees."""
-    if effect.error_log is None or effect.degrees is None:
+    if effect.p is None or effect.error_log is None or effect.degrees is None:
         return None
+    if effect.others_of_single is not None:
+        alpha = 2.0 * student_t_cdf(-_two_sided_reach(1.0 - alpha, effect.degrees, single=True), effect.degrees)
     return _grown(noncentrality(effect.degrees, alpha, power) * effect.error_log)
 
 
@@ -330,14 +353,33 @@ def build_effect(
     level: float,
     *,
     paired: bool,
+    others_of_single: int | None = None,
 ) -> Effect:
     """An effect from its mean, its standard error and its degrees of freedom; fields are those of Effect."""
-    reach, reach90 = (student_t_quantile((1 + share) / 2, degrees) * error for share in (level, EQUIVALENCE_LEVEL))
+    single = others_of_single is not None
+    if others_of_single is not None and others_of_single < FEWEST_OTHERS:
+        return Effect(
+            change=_grown(mean),
+            ci_low=None,
+            ci_high=None,
+            p=None,
+            blocks=blocks,
+            sd_log=sd,
+            degrees=degrees,
+            paired=paired,
+            mean_log=mean,
+            error_log=error,
+            level=level,
+            others_of_single=others_of_single,
+        )
+    reach = _two_sided_reach(level, degrees, single=single) * error
+    reach90 = one_sided_reach((1.0 - EQUIVALENCE_LEVEL) / 2.0, degrees, single=single) * error
     t = (mean - math.log(null)) / error
     if alternative == "two-sided":
         p = min(1.0, 2.0 * student_t_cdf(-abs(t), degrees))
+        p = max(p, min(1.0, 1.0 / (t * t))) if single and t else p
     else:
-        p = student_t_cdf(t if alternative == "less" else -t, degrees)
+        p = _tail(t if alternative == "less" else -t, degrees, single=single)
     return Effect(
         change=_grown(mean),
         ci_low=_grown(mean - reach),
@@ -352,7 +394,35 @@ def build_effect(
         mean_log=mean,
         error_log=error,
         level=level,
+        others_of_single=others_of_single,
     )
+
+
+def one_sided_reach(alpha: float, degrees: float, *, single: bool) -> float:
+    """Standard errors that a difference needs to be shown in its direction at ``alpha``: 4.36 at 5 % for a single
+    replicate (Cantelli).
+    """
+    reach = student_t_quantile(1.0 - alpha, degrees)
+    return max(reach, math.sqrt(1.0 / alpha - 1.0)) if single else reach
+
+
+def _two_sided_reach(level: float, degrees: float, *, single: bool) -> float:
+    """The same in either direction: 4.47 at 95 % for a single replicate (Chebyshev)."""
+    reach = student_t_quantile((1.0 + level) / 2.0, degrees)
+    return max(reach, 1.0 / math.sqrt(1.0 - level)) if single else reach
+
+
+def _one_sided_p(effect: Effect, difference_log: float) -> float:
+    """The p-value for a difference above zero, with the error and degrees of the effect."""
+    assert effect.error_log is not None
+    assert effect.degrees is not None
+    return _tail(-difference_log / effect.error_log, effect.degrees, single=effect.others_of_single is not None)
+
+
+def _tail(t: float, degrees: float, *, single: bool) -> float:
+    """The share of a distribution at ``t`` or below."""
+    share = student_t_cdf(t, degrees)
+    return max(share, 1.0 / (1.0 + min(t, 0.0) ** 2)) if single else share
 
 
 def _grown(log_change: float) -> float:

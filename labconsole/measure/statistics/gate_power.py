@@ -14,26 +14,19 @@ import math
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from labconsole.measure.statistics.distributions import (
-    chi_square_quantile,
-    noncentral_t_cdf,
-    student_t_cdf,
-    student_t_quantile,
+from labconsole.measure.statistics.distributions import chi_square_quantile, noncentral_t_cdf, student_t_cdf
+from labconsole.measure.statistics.effects import (
+    FEWEST_OTHERS,
+    MINIMUM_BLOCKS,
+    POWER,
+    SIGNIFICANCE,
+    Effect,
+    noncentrality,
+    one_sided_reach,
 )
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFICANCE, Effect, fall_p, noncentrality
 
 MOST_OCCASIONS: Final = 60
 """Per side: a plan cannot reasonably have more."""
-
-FEWEST_BESIDE_ONE: Final = 6
-"""The fewest occasions of one side with which a single one of the other is compared.
-
-If occasions are of two kinds, m of one kind and the single one of the other occur in p·(1 - p)^m of cases: up to 10.5 %
-with three, 6.7 % with five, 5.7 % with six.
-"""
-
-ONE_ERRORS: Final = math.sqrt(1 / SIGNIFICANCE - 1)
-"""Standard errors that a single occasion has to differ by: 4.36."""
 
 _LEAST_ERRORS: Final = 2.48
 """Standard errors that a margin needs to pass with 80 % power for any degrees of freedom: 2.486 for normal."""
@@ -60,7 +53,7 @@ class OccasionCounts(NamedTuple):
     @property
     def are_enough(self) -> bool:
         """Whether these numbers suffice for a conclusion."""
-        return max(self) >= (FEWEST_BESIDE_ONE if self.is_single else MINIMUM_BLOCKS)
+        return max(self) >= (FEWEST_OTHERS if self.is_single else MINIMUM_BLOCKS)
 
     @property
     def error_ratio(self) -> float:
@@ -73,23 +66,6 @@ class OccasionCounts(NamedTuple):
         if min(self) < MINIMUM_BLOCKS:
             return float(sum(self) - 2)
         return self.error_ratio**4 / math.fsum(1 / (many * many * (many - 1)) for many in self)
-
-
-def occasion_fall_p(effect: Effect, margin_ratio: float, counts: OccasionCounts) -> tuple[float, float] | None:
-    """As ``effects.fall_p``, for an effect over these occasions. For a single one, p is at least Cantelli's bound."""
-    found = fall_p(effect, margin_ratio)
-    if found is None or not counts.is_single:
-        return found
-    assert effect.mean_log is not None
-    assert effect.error_log is not None
-    t = (effect.mean_log + math.log1p(margin_ratio)) / effect.error_log
-    worse, passed = found
-    return max(worse, _cantelli(-t)), max(passed, _cantelli(t))
-
-
-def _cantelli(deviations: float) -> float:
-    """The largest share of a distribution that can lie this many deviations or more above its mean."""
-    return 1 / (1 + max(deviations, 0.0) ** 2)
 
 
 def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None:
@@ -138,19 +114,14 @@ def noncentrality_of_known_spread(counts: OccasionCounts) -> float:
     """How many standard errors a margin must have to pass with 80 % power: the noncentral t, one-sided at 5 %, or at
     what a single occasion has to differ by.
     """
-    tail = student_t_cdf(-_limit(counts.degrees, counts.is_single), counts.degrees)
+    tail = student_t_cdf(-one_sided_reach(SIGNIFICANCE, counts.degrees, single=counts.is_single), counts.degrees)
     return noncentrality(counts.degrees, 2 * tail, POWER)
-
-
-def _limit(degrees: float, is_single: bool) -> float:
-    limit = student_t_quantile(1 - SIGNIFICANCE, degrees)
-    return max(limit, ONE_ERRORS) if is_single else limit
 
 
 @lru_cache(maxsize=4096)
 def _noncentrality_of_estimated_spread(degrees: float, is_single: bool) -> float:
     """The same where the standard error is estimated: the one at hand is one draw, and a later one is another."""
-    limit = _limit(degrees, is_single)
+    limit = one_sided_reach(SIGNIFICANCE, degrees, single=is_single)
     spreads = [math.sqrt(chi_square_quantile((place + 0.5) / _SPREADS, degrees) / degrees) for place in range(_SPREADS)]
     low, high = 0.0, 64.0
     for _ in range(_HALVINGS):

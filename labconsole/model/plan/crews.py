@@ -164,8 +164,12 @@ class PlannedCrews(ABC, Generic[F, P]):
 
     def find_hash(self, number: int, block: int, repetition: int) -> str | None:
         """Hash of one trial of the point with this number, or None if there is none."""
-        point = next((each for each in self.points if each.index == number), None)
+        point = self._points_by_index.get(number)
         return None if point is None else self.hash_of(CrewTrial(point, block, repetition, 0))
+
+    @cached_property
+    def _points_by_index(self) -> dict[int, P]:
+        return {point.index: point for point in self.points}
 
     @property
     def point_hashes(self) -> list[str]:

@@ -27,6 +27,9 @@ RULE_FACTORS = {
 }
 """The matrix's name of a factor, by the name in rules."""
 
+MAX_RULE_TESTS = 10_000_000
+"""Points of the matrix times exclusions: one may name all points."""
+
 
 def has_rules(file: PlanFile) -> bool:
     """Whether rules change the full matrix."""
@@ -83,6 +86,15 @@ def _unfold_platform(file: PlanFile, name: str) -> list[ListedPoint]:
 
 def _excluded(file: PlanFile, matrix: list[ListedPoint], refuse: Refuse) -> list[ListedPoint]:
     """The matrix without excluded points. A rule that excludes nothing is refused as a mistake."""
+    if not file.exclude:
+        return matrix
+    if (tests := len(file.exclude) * len(matrix)) > MAX_RULE_TESTS:
+        problem = f"has {len(file.exclude)} rules for {len(matrix)} points"
+        refuse(("exclude",), problem, value=tests, allowed=f"at most {MAX_RULE_TESTS}, rules times points")
+    places: dict[str, dict[Any, list[int]]] = {name: {} for name in RULE_FACTORS}
+    for index, listed in enumerate(matrix):
+        for name, known in places.items():
+            known.setdefault(FACTORS[name](listed.point), []).append(index)
     gone: set[int] = set()
     for place, rule in enumerate(file.exclude):
         where: Location = ("exclude", place)
@@ -90,20 +102,17 @@ def _excluded(file: PlanFile, matrix: list[ListedPoint], refuse: Refuse) -> list
         if not conditions:
             refuse(where, "gives no factor, so it would exclude every point", allowed=", ".join(RULE_FACTORS))
         for name, values in conditions.items():
-            known = {FACTORS[name](listed.point) for listed in matrix}
             for value in values:
-                if value not in known:
+                if value not in places[name]:
                     shown = format_target(value) if name == "target" else value
                     refuse((*where, name), f"is not one of the plan's {RULE_FACTORS[name]}", value=shown)
-        hit = {index for index, listed in enumerate(matrix) if _matches(listed, conditions)}
+        hit = set[int].intersection(
+            *(set[int]().union(*(places[name][value] for value in values)) for name, values in conditions.items())
+        )
         if not hit:
             refuse(where, "excludes nothing: no point of the matrix matches all its factors")
         gone |= hit
     return [listed for index, listed in enumerate(matrix) if index not in gone]
-
-
-def _matches(listed: ListedPoint, conditions: dict[str, tuple[object, ...]]) -> bool:
-    return all(FACTORS[name](listed.point) in values for name, values in conditions.items())
 
 
 def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[ListedPoint]:

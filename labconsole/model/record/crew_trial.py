@@ -7,11 +7,17 @@ from typing import Annotated
 from pydantic import Field
 
 from labconsole.model.strict_model import StrictModel
+from labconsole.packets.flows import MAX_BINS
 
 MAX_GUESTS = 250
 """Of a crew: a plan asks for no more, and a record of more is none."""
 
 Guests = Annotated[int, Field(ge=1, le=MAX_GUESTS)]
+Bin = Annotated[int, Field(ge=0, le=2 * MAX_BINS)]
+"""The number of a bin. There is room for guests that send longer than they should: bins are counted up to the first
+``MAX_BINS``.
+"""
+
 Ns = Annotated[int, Field(ge=0, lt=2**63)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]

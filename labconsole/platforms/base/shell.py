@@ -81,13 +81,16 @@ def collapsed(text: str) -> str:
 def ssh_argv(destination: str, line: str) -> list[str]:
     """The command line with which the UUT runs one shell line elsewhere.
 
-    It accepts only host keys in the UUT's known_hosts, and forwards none of the user's credentials to that host,
-    independent of the UUT's ssh_config.
+    It accepts only host keys in the UUT's known_hosts, which it does not change, and forwards none of the user's
+    credentials to that host, independent of the UUT's ssh_config.
     """
     settings = (
         "BatchMode=yes",
         "ConnectTimeout=10",
         "StrictHostKeyChecking=yes",
+        "UpdateHostKeys=no",
+        "VerifyHostKeyDNS=no",
+        "NoHostAuthenticationForLocalhost=no",
         "ForwardAgent=no",
         "ForwardX11=no",
         "ClearAllForwardings=yes",

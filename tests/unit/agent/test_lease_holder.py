@@ -55,6 +55,61 @@ def test_a_locked_lease_names_the_process_and_its_user_whatever_its_file_says(tm
         assert (takeover.lock_owner(str(lease)) == pid) is (kind == "exclusive")
 
 
+LEAVE = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+if os.fork():
+    os._exit(0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_that_was_left_to_a_child_names_and_ends_no_process_that_has_its_number_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lease = tmp_path / "lease"
+    lease.touch()
+    argv = [sys.executable, "-c", LEAVE, str(lease)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stdout.readline()
+        gone = process.pid
+        process.wait()
+        lease.write_text(json.dumps({"owner": "ann@a", "pid": gone}))
+        seen = lock.lock_holder(lease.stat())
+        told = lock.find_holder(str(lease))
+        assert seen == (gone, True), "as the kernel reports it"
+        assert told == {"owner": f"a process that was started by process {gone}, which has ended,"}
+        assert takeover.lock_owner(str(lease)) is None
+        # Another process has the number by now, and even this file open.
+        with lease.open() as opened:
+            monkeypatch.setattr(lock, "lock_holder", lambda status: lock.LockHolder(os.getpid(), True))
+            monkeypatch.setattr(takeover, "lock_holder", lock.lock_holder)
+            holder = lock._read_holder(opened.fileno())
+            assert str(holder["owner"]).startswith("a process that was started by")
+            assert takeover.lock_owner(str(lease)) is None
+        process.stdin.close()
+
+
+def test_few_directories_that_are_not_named_after_their_owner_are_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Any user may make as many as the disk holds, and each costs every session on this node a look."""
+    for number in range(900_000, 900_000 + 2 * lock.MAX_MISNAMED):
+        (tmp_path / f"labconsole-{number}").mkdir()
+        (tmp_path / f"labconsole-{number}" / lock.file_name()).touch()
+    own = tmp_path / f"labconsole-{os.getuid()}" / lock.file_name()
+    own.parent.mkdir()
+    own.touch()
+    (tmp_path / "labconsole-1").symlink_to(own.parent)
+    monkeypatch.setattr(lock, "OTHERS", (f"{tmp_path}/labconsole-*",))
+    monkeypatch.setattr(lock, "find_lease_directories", list)
+    found = lock.find_lease_paths()
+    assert found[0] == str(own) and len(found) == 1 + lock.MAX_MISNAMED
+    assert not any("labconsole-1/" in path for path in found), "a link leads wherever its owner likes"
+
+
 def test_the_holder_s_own_words_count_when_they_name_the_process_that_has_the_lock(tmp_path: Path):
     lease = tmp_path / "lease"
     with locked(lease_with(lease, b""), "exclusive") as pid:

@@ -41,6 +41,19 @@ def test_what_dead_agents_left_is_swept_before_a_capture_and_the_living_one_s_is
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nobody_else_can_open_a_capture_while_it_has_a_name(tmp_path: Path, journal: UndoJournal):
+    before = os.umask(0)
+    try:
+        capture = capture_dir.CaptureFile(str(tmp_path), journal)
+    finally:
+        os.umask(before)
+    assert Path(capture.directory).stat().st_mode & 0o777 == 0o700
+    assert os.fstat(capture.descriptor).st_mode & 0o777 == 0o600
+    capture.unname()
+    assert not Path(capture.directory).exists()
+    os.close(capture.descriptor)
+
+
 def test_what_is_not_of_our_making_stays(tmp_path: Path, journal: UndoJournal):
     strange = left(tmp_path, "labconsole-0123456789abcdef", "thesis.tex")
     named = left(tmp_path, "labconsole-backup")

@@ -217,6 +217,11 @@ def test_a_command_line_of_another_user_s_costs_next_to_nothing(line: bytes):
     assert peak_bytes < 32_000_000 and time.process_time() - begun_s < 0.2
 
 
+@pytest.mark.parametrize("words, name", [(4000, "late"), (4200, None)])
+def test_only_so_many_words_of_a_command_line_are_read(words: int, name: str | None):
+    assert find_guest_name(b"qemu\0" + b"-\0" * words + b"-name\0late\0") == name
+
+
 def test_guests_are_known_by_the_whole_names_that_the_console_sends():
     known = matching(["qemu-.*", "xl"])
     assert [known.fullmatch(name) is not None for name in ("qemu-system-x86", "xl", "xlate", "my-qemu-x")] == [

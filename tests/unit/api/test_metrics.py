@@ -153,13 +153,14 @@ def test_a_request_by_a_name_that_others_give_is_refused(host):
 
 
 def test_connections_are_bounded_and_end(monkeypatch: pytest.MonkeyPatch, capfd):
-    monkeypatch.setattr(metrics_server, "REQUEST_LIMIT_S", 0.5)
     threads = threading.active_count()
     with served_port() as port, ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(40)]
         idle[0].sendall(b"GET /metrics HTT")
+        # Long before any of the others is closed for its age.
         assert [each.recv(1) for each in idle[MAX_CONNECTIONS:]] == [b""] * (40 - MAX_CONNECTIONS)
         assert threading.active_count() <= threads + 1 + MAX_CONNECTIONS
+        monkeypatch.setattr(metrics_server, "REQUEST_LIMIT_S", 0.5)
         assert status_ends(idle[:MAX_CONNECTIONS])
         assert status(port, "Host: localhost") == 200
     assert capfd.readouterr().err == ""

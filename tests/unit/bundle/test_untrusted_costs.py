@@ -22,9 +22,11 @@ from pathlib import Path
 import pytest
 
 from labconsole.bundle.differences import MAX_DIFFERENCES, Differences
+from labconsole.bundle.origins import _count_hashes
 from labconsole.bundle.tables import read_rows
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
+from labconsole.experiments.flow.rates import bin_rates
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.yaml_file import MAX_FILE_BYTES
@@ -35,6 +37,7 @@ from support.boot_records import boot_data, boot_record
 from support.bundle_samples import make_lab, members, pack, repack
 from support.flow_records import flow_record
 from support.foreign_databases import altered
+from support.golden_sets import GOLDEN_SETS, texts
 from support.job_records import job_data, job_record
 from support.route_records import route_record
 
@@ -245,7 +248,8 @@ def test_a_manifest_opens_no_file_outside_its_archive(
     assert main(["verify", str(path)]) == 1
     said = capsys.readouterr()
     assert said.out.count(".yaml: is missing") == 3
-    assert "line 2" not in said.out + said.err and "cannot be read" not in said.out
+    assert said.out.count("canary") == 1 and "not valid YAML" not in said.out + said.err, "its content was parsed"
+    assert "cannot be read" not in said.out
 
 
 @pytest.mark.parametrize("name", ["a" * 300 + ".yaml", "a\0.yaml", "\ud800.yaml", "../p.yaml", "a/p.yaml", "p.txt"])
@@ -411,12 +415,108 @@ def test_plans_on_the_occasions_of_all_runs_are_bounded(
         run["plan"]["name"] = f"small@night-{number}"
     lines = "".join(json.dumps(run) + "\n" for run in runs).encode()
     path = repack(tmp_path / "b.tar.gz", {**honest, "runs.jsonl": lines}, honest=True)
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_OCCASION_PLANS", 2)
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_HASHES", 2)
     assert main(["verify", str(path)]) == 2
-    assert "plans on all occasions that its records name are more than 2" in capsys.readouterr().err
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_OCCASION_PLANS", 1000)
+    assert "on all occasions that its records name, are more than 2" in capsys.readouterr().err
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_HASHES", 1000)
     assert main(["verify", str(path)]) == 1
     assert "internal error" not in capsys.readouterr().err
+
+
+POINTS = "plan: p\nplatforms: [a, b]\nframe_sizes: [64, 65, 66, 67, 68]\ntargets: [1Mbit, 2Mbit]\nduration_s: 1\n"
+GUESTS = "plan: p\nplatforms: [lxc]\nset_ups: 3\njob: {jobs: [cpu-pi], guests: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n"
+
+
+@pytest.mark.parametrize(("text", "occasions", "hashes"), [(POINTS, 1, 3), (POINTS, 4, 12), (GUESTS, 4, 11)])
+def test_the_hash_of_a_plan_costs_more_the_more_points_it_has(
+    tmp_path: Path, text: str, occasions: int, hashes: int
+) -> None:
+    """A plan of 1 KiB may have a million points, or trials of guests."""
+    (path := tmp_path / "p.yaml").write_text(text)
+    assert _count_hashes(load_plan(path), occasions) == hashes
+
+
+def test_plan_files_of_the_same_meaning_are_checked_once(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There may be a thousand of them, and runs without number."""
+    lines = honest["runs.jsonl"].replace(b'"point": 0', b'"point": 9')
+    manifest = json.loads(honest["manifest.json"])
+    ((name, key),) = manifest["plans"].items()
+    manifest["plans"] |= {f"plans/again-{number}.yaml": key for number in range(3)}
+    copies = dict.fromkeys(manifest["plans"], honest[name])
+    files = {**honest, **copies, "runs.jsonl": lines, "manifest.json": json.dumps(manifest).encode()}
+    assert main(["verify", str(repack(tmp_path / "b.tar.gz", files, honest=True))]) == 1
+    assert capsys.readouterr().out.count("plan.point: is 9, and plans/") == 4, "of four runs"
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "words"),
+    [
+        ("archive.MAX_UNPACKED_BYTES", 10_000, "it decompresses to more than 10000 bytes"),
+        ("origins.MAX_PLANS", 0, "manifest.json: names 1 plans; allowed: 0"),
+    ],
+)
+def test_a_bundle_is_bounded_as_a_whole(
+    honest: dict[str, bytes],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+    most: int,
+    words: str,
+) -> None:
+    path = repack(tmp_path / "b.tar.gz", {**honest, "report/more.csv": bytes(1 << 16)}, honest=True)
+    monkeypatch.setattr(f"labconsole.bundle.{bound}", most)
+    assert main(["verify", str(path)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_plan_files_of_a_bundle_are_bounded_together(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = repack(tmp_path / "b.tar.gz", honest, honest=True)
+    size = sum(len(content) for name, content in honest.items() if name.startswith("plans/"))
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_BYTES", size)
+    monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
+    assert main(["verify", str(path)]) == 0
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_BYTES", size - 1)
+    assert main(["verify", str(path)]) == 2
+    assert f"manifest.json: its plans have {size} bytes together; allowed: {size - 1}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("redo", "words"),
+    [
+        ({"filter": ["size!=1 " * 50, "size!=1 " * 51]}, "a filter has 101 words; allowed: 100"),
+        ({"filter": ["platform=" + "a," * 40_000]}, "a filter has 80009 characters; allowed: 65536"),
+        ({"arguments": ["--plan=" + "x" * 93] * 700}, "the report's arguments have 70000 characters"),
+    ],
+)
+def test_what_a_bundle_s_report_is_asked_for_is_as_short_as_a_command(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], redo: dict[str, list[str]], words: str
+) -> None:
+    """Each word is tested on each run; a manifest of 40 MB would have five million."""
+    manifest = json.loads(honest["manifest.json"])
+    manifest["redo"] |= redo
+    path = repack(tmp_path / "b.tar.gz", {**honest, "manifest.json": json.dumps(manifest).encode()}, honest=False)
+    assert main(["verify", str(path)]) == 1
+    assert f"report: cannot be reproduced: {words}" in capsys.readouterr().out.replace("FILTER: ", "")
+
+
+def test_a_search_whose_numbers_stop_the_arithmetic_is_a_finding_and_the_rest_is_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = json.loads(next(iter(texts(GOLDEN_SETS / "format-2" / "runs.sqlite", "searches", "search_id").values())))
+    search["goals"][0]["exceed_ratio"] = 1.0
+    (tmp_path / "search.jsonl").write_text(json.dumps({"search": search}) + "\n")
+    own = str(tmp_path / "own.sqlite")
+    assert main(["runs", "import", str(tmp_path / "search.jsonl"), "--store", own]) == 0
+    capsys.readouterr()
+    assert main(["verify", "--store", own]) == 1
+    said = capsys.readouterr()
+    assert f"{search['search_id']}  record: its numbers cannot be computed with: " in said.out
+    assert "internal error" not in said.err and "1 search" in said.out
 
 
 @pytest.mark.parametrize(
@@ -438,6 +538,24 @@ def test_a_record_asks_for_no_more_than_a_plan_can(
     (tmp_path / "flow.jsonl").write_text(json.dumps({"flow": line}) + "\n")
     assert main(["runs", "import", str(tmp_path / "flow.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["flow", "route"])
+@pytest.mark.parametrize(("change", "words"), [({"shared_to": 40_001}, "less than"), ({"shared_from": -1}, "greater")])
+def test_no_record_names_a_bin_that_is_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, change: dict[str, int], words: str
+) -> None:
+    """A report has a value for each bin up to the last, and verify looks at each from the first on."""
+    line = (flow_record([[100, 100, 100]]) if kind == "flow" else route_record()).to_json() | change
+    (tmp_path / "one.jsonl").write_text(json.dumps({kind: line}) + "\n")
+    assert main(["runs", "import", str(tmp_path / "one.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert f"{next(iter(change))}: Input should be {words}" in capsys.readouterr().err
+
+
+def test_bins_of_times_far_apart_have_no_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = flow_record([[100, 100, 100]])
+    monkeypatch.setattr("labconsole.experiments.flow.rates.MAX_BINS", 2)
+    assert bin_rates(record.flows, record.senders[0].guest, 10**12, 1000, 0.1)[3:] == [0.0]
 
 
 @pytest.mark.parametrize("kind", ["job", "boot", "route"])

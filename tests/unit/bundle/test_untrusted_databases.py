@@ -32,6 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_lab(tmp_path_factory.mktemp("lab")) / "runs.sqlite"
 
 
+LONG = "printf('%.*c', 1001, 'x')"
 VIEW = "CREATE VIEW {0} AS SELECT * FROM mine"
 DATABASES: dict[str, tuple[tuple[str, ...], str]] = {
     **{
@@ -171,6 +172,7 @@ def test_a_view_of_ones_own_is_nobodys_business(store: Path, tmp_path: Path) -> 
     ("statement", "words"),
     [
         ("UPDATE notes SET text = x'07'", "note must have a text"),
+        ("UPDATE notes SET run_id = x'07' WHERE rowid = 1", "its run_id is not a text"),
         ("UPDATE notes SET text = printf('%.*c', 20000, 'x')", "a note has at most 10000 characters"),
         ("UPDATE calibrations SET record = '[]'", "calibration 1 cannot be read: it is not a JSON object"),
         ("UPDATE calibrations SET record = x'07'", "calibration 1 cannot be read: it is not a text"),
@@ -241,6 +243,41 @@ def test_a_row_is_of_the_types_of_its_columns(
         assert main([*command, "--store", str(other)]) == 2
         words = f"{other}: run 20261121T024501Z-000000: the column {column} of the table of runs contains {found}"
         assert words in capsys.readouterr().err
+
+
+def test_a_value_of_another_store_is_no_longer_than_a_record(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store, "UPDATE runs SET record = record || printf('%.*c', 20000, ' ')")
+    monkeypatch.setattr(sqlite, "_LONGEST_VALUE_BYTES", 20_000)
+    assert main(["verify", "--store", str(other)]) == 2
+    assert "it contains a value or a row of more than 20000 bytes" in capsys.readouterr().err
+
+
+def test_a_schema_of_another_store_calls_no_function_with_effects(store: Path) -> None:
+    for write in (False, True):
+        with sqlite._open_engine(store, write=write).connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar_one() == 0
+
+
+@pytest.mark.parametrize("value", ["x'07'", "NULL", "5"])
+def test_a_record_whose_id_is_no_text_is_not_found(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """Nor does one of another kind fill the terminal with the name of its kind."""
+    columns = "kind, id, started_at, testbed, testbed_fingerprint, status, record"
+    other = altered(
+        tmp_path / "other.sqlite",
+        store,
+        "DROP TABLE experiments",
+        f"CREATE TABLE experiments ({columns}, plan_name, plan_hash, platform)",
+        f"INSERT INTO experiments ({columns}) VALUES ('search', {value}, 'x', 'x', 'x', 'x', 'x')",
+        f"INSERT INTO experiments ({columns}) VALUES ({LONG}, 'x', 'x', 'x', 'x', 'x', 'x')",
+    )
+    assert main(["search", "--show", "2", "--store", str(other)]) == 2
+    assert "there is no search 2" in capsys.readouterr().err
+    main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")])
+    assert f"of kind {'x' * 80}, which this version" in capsys.readouterr().err
 
 
 def lower_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
@@ -316,9 +353,6 @@ def test_columns_that_stay_empty_are_filled_in_once(store: Path, tmp_path: Path)
     with engine.begin() as connection, pytest.raises(StoreError, match="stays without its columns"):
         fill_missing_columns(connection)
     engine.dispose()
-
-
-LONG = "printf('%.*c', 1001, 'x')"
 
 
 @pytest.mark.parametrize(

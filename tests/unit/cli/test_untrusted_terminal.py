@@ -5,13 +5,17 @@ from __future__ import annotations
 import html
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labconsole.cli.guest_trials import narrate_trial
 from labconsole.cli.main import main
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
@@ -208,3 +212,23 @@ async def test_no_screen_of_the_console_shows_foreign_words_as_anything_else(
                 assert len(app.screen_stack) < 10
             await pilot.press("escape", "escape")
         assert {"bench", "runs", "check", "log"} <= as_written
+
+
+def test_what_a_node_says_adds_no_line_to_the_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    kind: Any = SimpleNamespace(name="boot", plural="boots", has=lambda record: False)
+    plan: Any = SimpleNamespace(name="p")
+    told = "no answer\nlabconsole: 5 of 5: valid"
+    for what in ("broke", "again"):
+        progress: Any = SimpleNamespace(plan=plan, number=1, total=2, record=None, broke="", again="")
+        setattr(progress, what, told)
+        narrate_trial(kind, progress, as_json=False)
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_a_node_adds_no_line_to_what_minus_v_prints() -> None:
+    program = (
+        "import logging; from labconsole.cli.main import _set_up_logging; _set_up_logging(1)\n"
+        "logging.getLogger('labconsole.nodes').info('says %s', 'a\\nlabconsole: b')\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stderr
+    assert printed == "  labconsole.nodes: says a labconsole: b\n"

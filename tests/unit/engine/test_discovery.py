@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from labconsole.engine.discovery import probing
 from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult
 from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
 from labconsole.engine.discovery.machines import find_stated_roles, parse_machines
@@ -355,5 +356,24 @@ def test_a_listener_that_missed_frames_is_no_witness_and_the_node_is_named(monke
     nodes = Overheard()
     with pytest.raises(NodeError, match="more test frames arrive than a listener counts") as refused:
         asyncio.run(probed(nodes))
+    assert refused.value.node == "snk"
+    assert [node for node, request in nodes.asked if request == "UndoChanges"] == ["uut", "src", "snk"]
+
+
+def test_frames_that_somebody_repeats_without_end_end_the_discovery(monkeypatch: pytest.MonkeyPatch):
+    ask = WiredLink.ask
+
+    async def repeated(self: WiredLink, request: Any, *, timeout_s: float = 30.0) -> Any:
+        if isinstance(request, ReadListening) and self.name == "snk":
+            (row, *_), number = nodes.heard["snk"][-1:], len(nodes.asked)
+            more = {**row.to_wire(), "interface": f"odd{number}", "packets": number}
+            nodes.heard["snk"] = [row, HeardStream.parse(more)]
+        return await ask(self, request, timeout_s=timeout_s)
+
+    monkeypatch.setattr(WiredLink, "ask", repeated)
+    monkeypatch.setattr(probing, "HEAR_S", 0.3)
+    nodes = WiredNodes([("src/eth0", "uut/eth0"), ("uut/eth1", "snk/eth0")])
+    with pytest.raises(NodeError, match="test frames still arrive at odd") as refused:
+        asyncio.run(asyncio.wait_for(probed(nodes), 20))
     assert refused.value.node == "snk"
     assert [node for node, request in nodes.asked if request == "UndoChanges"] == ["uut", "src", "snk"]

@@ -47,6 +47,10 @@ def take(leases: Leases, *links: Link, **more: Any) -> None:
     asyncio.run(leases.take({link.name: link for link in links}, **wanted))  # type: ignore[misc]
 
 
+def retake(leases: Leases, *links: Link) -> None:
+    asyncio.run(leases.retake({link.name: link for link in links}))  # type: ignore[misc]
+
+
 def test_a_holder_is_one_sentence_by_our_clock():
     text = "ben@b since 2023-11-14 22:13:20 UTC, until about 22:23:20 UTC, for plan small"
     assert build_holder(StatedHolder(**TOLD)).describe() == text
@@ -112,6 +116,30 @@ def test_a_node_that_went_away_is_asked_nothing_more():
     asyncio.run(leases.renew(1.0))
     asyncio.run(leases.release())
     assert (len(gone.asked), len(there.asked)) == (1, 3)
+
+
+def test_a_node_that_was_lost_and_is_back_is_leased_again_before_it_is_measured():
+    uut, sink, leases = Link("uut"), Link("snk1"), Leases("anna@a")
+    retake(leases, uut)
+    assert uut.ops() == [], "no batch"
+    take(leases, uut, sink)
+    retake(leases, uut, sink)
+    leases.forget("snk1")
+    retake(leases, uut)  # it is not back yet
+    asyncio.run(leases.renew(4.0))
+    back, other = Link("snk1"), Link("src9")
+    for _ in range(2):
+        retake(leases, uut, back, other)
+    assert (uut.ops(), sink.ops(), back.ops()) == (["lease.take"] * 2, ["lease.take"], ["lease.take"])
+    assert back.asked[0][1]["take_over"] is False and back.asked[0][1]["left_s"] == 4.0
+    assert other.ops() == [], "no node of this batch"
+    leases.forget("snk1")
+    busy = Link("snk1", AgentError("snk1", "ben@b has this node", code="lease_held", detail=TOLD))
+    with pytest.raises(LeaseHeld, match="snk1: ben@b has this node"):
+        retake(leases, busy)
+    asyncio.run(leases.release())
+    retake(leases, uut, back)
+    assert (uut.ops()[2:], back.ops()[1:]) == (["lease.release"], []), "the batch is over"
 
 
 def test_others_are_known_as_long_as_they_hold():

@@ -27,10 +27,10 @@ REQUEST = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10_
 STARTED = TrialStarted(run_id="r1", request=REQUEST, repetition=2, repetitions=5)
 
 
-def seen(phase: Phase = Phase.ARMING, *, run_id: str = "r1", at_ns: int = 10**18) -> ObservedTrial:
-    """What a watcher knows after the holder has told of a phase."""
+def seen(phase: Phase = Phase.ARMING, *, run_id: str = "r1", at_ns: int = 10**18, **odd: Any) -> ObservedTrial:
+    """What a watcher knows after the holder has told of a phase, with ``odd`` values in its words."""
     told = build_announcement(replace(STARTED, run_id=run_id), PhaseChanged(run_id=run_id, phase=phase)).to_wire()
-    trial = {**told, "since_wall_ns": at_ns, "phase_since_wall_ns": at_ns, "phase_until_wall_ns": None}
+    trial = {**told, **odd, "since_wall_ns": at_ns, "phase_since_wall_ns": at_ns, "phase_until_wall_ns": None}
     holder = {
         "owner": "ben@b",
         "purpose": "raw",
@@ -191,6 +191,15 @@ def test_the_streams_are_counted_at_the_interfaces_of_source_and_sink():
     (live,) = watch(Phase.ARMING).streams.values()
     assert (live.name, live.offered_packets, live.measured_packets) == ("s1", 2000, 1900)
     assert (list(live.offered_pps), list(live.measured_pps)) == ([1000.0, 1000.0], [900.0, 1000.0])
+
+
+def test_a_pace_that_nobody_can_keep_is_followed_as_none():
+    """Any user of a node may write it into a lease of their own."""
+    trial = seen(frame_bytes=1, target_bps=2**62)
+    assert (trial.request.intended_pps, trial.request.intended_packets) == (None, None)
+    telemetry = Telemetry()
+    ObservedStreams(telemetry, make_inventory(), {}).follow(trial)
+    assert telemetry.streams["s1"].intended_pps is None
 
 
 def test_a_trial_met_in_the_middle_has_rates_and_no_packets():

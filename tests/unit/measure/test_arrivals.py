@@ -129,3 +129,11 @@ def test_ten_seconds_by_samples_of_a_tenth_are_known_to_one_percent_where_nothin
 def test_a_rate_by_the_capture_is_not_left_open():
     assert rate_error_ratio(build_capture_arrivals(counted(1000, 0.999, late_packets=499), 1000), 0.5) is None
     assert rate_error_ratio(None, 0.5) is None
+
+
+def test_a_clock_that_goes_back_tells_nothing():
+    """A node may say so: its clocks are what it says of them."""
+    assert build_counter_arrivals([(9, 50), (5, 150)], 100, 1.0) is None
+    assert build_counter_arrivals([(0, 50), (9, 60), (5, 150)], 100, 1.0) is None
+    back = [partly(CapturedStream, {"packets": 10, "first_at_ns": 9, "last_at_ns": 5})]
+    assert build_capture_arrivals(back, 10) is None

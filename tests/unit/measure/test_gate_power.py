@@ -1,17 +1,23 @@
 """What lets a gate pass, against scipy's noncentral t and against simulations with fixed seeds."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from labconsole.measure.statistics.effects import fall_p, one_spread_effect, unpaired_effect
+from labconsole.measure.statistics.effects import (
+    equivalence_p,
+    fall_p,
+    find_detectable_effect,
+    one_spread_effect,
+    unpaired_effect,
+    word,
+)
 from labconsole.measure.statistics.gate_power import (
-    ONE_ERRORS,
     OccasionCounts,
     deciding_counts,
-    occasion_fall_p,
     passing_margin_ratio,
 )
 
@@ -45,7 +51,7 @@ def test_what_has_not_changed_passes_within_the_margin_in_eight_of_ten_cases(bas
         first, other = 0.01 * rng.standard_normal((2, later))
         margin = passing_margin_ratio(effect_of(first, before), counts)
         assert margin is not None
-        fall = occasion_fall_p(effect_of(other, before), margin, counts)
+        fall = fall_p(effect_of(other, before), margin)
         assert fall is not None
         passed += fall[1] <= 0.05
     assert least <= passed / 1500 <= most
@@ -58,16 +64,47 @@ def test_a_margin_without_a_spread_is_none():
 def test_a_single_occasion_differs_by_so_many_errors_as_no_distribution_often_shows():
     """Cantelli: of a distribution of two values, k and 1 / k deviations from the mean, 1 in 1 + k² lies at the first."""
     before = np.array([0.01, -0.01, 0.012, -0.012, 0.008, -0.008])
-    counts = OccasionCounts(6, 1)
-    for errors, worse in ((-1.01 * ONE_ERRORS, True), (-0.99 * ONE_ERRORS, False)):
+    limit = math.sqrt(1 / 0.05 - 1)
+    for errors, worse in ((-1.01 * limit, True), (-0.99 * limit, False)):
         plain = effect_of(np.array([0.0]), before)
         assert plain.error_log is not None
         effect = effect_of(np.array([errors * plain.error_log - math.log1p(MARGIN)]), before)
-        found, plainly = occasion_fall_p(effect, MARGIN, counts), fall_p(effect, MARGIN)
+        found, plainly = fall_p(effect, MARGIN), fall_p(replace(effect, others_of_single=None), MARGIN)
         assert found is not None and plainly is not None
         assert (found[0] <= 0.05, plainly[0] <= 0.01) == (worse, True)
         assert found[0] == pytest.approx(1 / (1 + errors**2), rel=1e-6) and found[1] == 1
-        assert occasion_fall_p(effect, MARGIN, OccasionCounts(6, 2)) == plainly
+
+
+def test_compared_with_a_single_occasion_a_difference_holds_for_any_distribution():
+    """Chebyshev: at most 1 in k² values lies k deviations or more from the mean, in either direction."""
+    before = np.array([0.01, -0.01, 0.012, -0.012, 0.008, -0.008])
+    plain = effect_of(np.array([0.0]), before)
+    assert plain.error_log is not None and plain.degrees is not None
+    limit = math.sqrt(1 / 0.05)
+    for errors, different in ((1.01 * limit, True), (-1.01 * limit, True), (0.99 * limit, False)):
+        effect = effect_of(np.array([errors * plain.error_log]), before)
+        assert effect.p == pytest.approx(1 / errors**2, rel=1e-6)
+        assert effect.ci_low is not None and effect.ci_high is not None
+        assert (effect.p <= 0.05) == different == (not effect.ci_low <= 0 <= effect.ci_high)
+        # One-sided at 5 % each way, so that the 90 % interval and the two tests agree.
+        for margin in (0.05, 0.1, 0.2):
+            inside = math.log1p(effect.ci90_high) <= math.log1p(margin) and -math.log1p(margin) <= math.log1p(
+                effect.ci90_low
+            )
+            assert (equivalence_p(effect, margin) <= 0.05) == inside
+    tail = stats.t.sf(limit, plain.degrees)
+    detectable = find_detectable_effect(plain)
+    assert detectable is not None
+    shown = math.log1p(detectable) / plain.error_log
+    assert stats.nct.sf(stats.t.isf(tail, plain.degrees), plain.degrees, shown) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_with_fewer_than_six_others_a_single_occasion_shows_no_difference():
+    effect = one_spread_effect([1.5], [1.0, 1.01, 0.99, 1.02, 0.98])
+    assert effect.change == pytest.approx(0.5, abs=0.01) and effect.others_of_single == 5
+    assert (effect.p, effect.ci_low, effect.ci90_high, equivalence_p(effect, 0.02)) == (None,) * 4
+    assert find_detectable_effect(effect) is None and word(effect.p, None) == "no claim"
+    assert one_spread_effect([1.5], [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]).p is not None
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,17 @@ def test_the_local_evaluation_has_what_every_figure_and_table_needs():
     assert plan.set_ups is not None and plan.set_ups >= 5
 
 
+def test_rules_are_bounded_by_the_points_that_they_are_about(tmp_path, monkeypatch):
+    """A plan of 40 KiB may have a thousand rules for a million points."""
+    text = BASE + "exclude:\n" + "  - {platform: raw, frame_size: 64}\n" * 3
+    points = len(load(BASE, tmp_path).points)
+    monkeypatch.setattr("labconsole.model.plan.rules.MAX_RULE_TESTS", 3 * points)
+    assert len(load(text, tmp_path).points) < points
+    monkeypatch.setattr("labconsole.model.plan.rules.MAX_RULE_TESTS", 3 * points - 1)
+    with pytest.raises(ConfigError, match=f"exclude: has 3 rules for {points} points, got {3 * points}"):
+        load(text, tmp_path)
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_plan_that_compares_platforms_does_so_over_set_ups(name):
     plan = load_plan(ROOT / "plans" / f"{name}.yaml")

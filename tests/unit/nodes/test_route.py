@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ def inventory(nodes: dict[str, dict[str, Any]], **defaults: Any) -> Inventory:
 
 def logins(nodes: dict[str, dict[str, Any]]) -> list[str]:
     return [f"{hop.user}@{hop}" for hop in find_route("uut", inventory(nodes))]
+
+
+def client_settings(home: Path, argv: list[str]) -> set[str]:
+    """What OpenSSH's client makes of a command line, with this home's ssh_config."""
+    argv = ["ssh", "-F", str(home / ".ssh" / "config"), "-G", *argv[1:]]
+    return set(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines())
 
 
 def test_without_any_configuration_openssh_defaults_hold(home: Path) -> None:
@@ -91,7 +98,8 @@ def test_a_shell_is_as_strict_and_goes_the_same_way(home: Path) -> None:
         "gw": {"address": "g"},
     }
     argv = shell_argv("uut", inventory(nodes, ssh_config=str(config)))
-    strict = ["-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]
+    known_alone = ("StrictHostKeyChecking=yes", "UpdateHostKeys=no", "VerifyHostKeyDNS=no")
+    strict = [word for each in (*known_alone, "NoHostAuthenticationForLocalhost=no") for word in ("-o", each)]
     client = ["ssh", "-a", "-x", "-k", "-o", "ClearAllForwardings=yes"]
     proxy = f"ProxyCommand={' '.join(client)} -W '[%h]:%p' -F {config} {' '.join(strict)} -- g"
     assert argv == [*client, "-F", str(config), *strict, "-i", "/k 1", "-p", "5", "-l", "u", "-o", proxy, "--", "h"]
@@ -102,16 +110,27 @@ def test_a_shell_lends_the_host_nothing_whatever_ssh_config_says(home: Path) -> 
     require("ssh")
     (home / ".ssh" / "config").write_text(
         "Host *\n ForwardAgent yes\n ForwardX11 yes\n ForwardX11Trusted yes\n GSSAPIDelegateCredentials yes\n"
-        " RemoteForward 2222 localhost:22\n UpdateHostKeys yes\n"
+        " RemoteForward 2222 localhost:22\n"
     )
-    config = ["-F", str(home / ".ssh" / "config")]
-
-    def settings(argv: list[str]) -> set[str]:
-        argv = ["ssh", *config, "-G", *argv[1:]]
-        return set(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines())
-
     lent = {"forwardagent yes", "forwardx11 yes", "gssapidelegatecredentials yes", "clearallforwardings no"}
-    lent.add("updatehostkeys true")  # keys of its choice, in the operator's known_hosts
-    assert lent <= settings(["ssh", "h"])
-    kept = settings(shell_argv("uut", inventory({"uut": {"address": "h"}})))
+    assert lent <= client_settings(home, ["ssh", "h"])
+    kept = client_settings(home, shell_argv("uut", inventory({"uut": {"address": "h"}})))
     assert not lent & kept and {"forwardagent no", "forwardx11 no", "clearallforwardings yes"} <= kept
+
+
+def test_a_shell_trusts_known_keys_alone_and_adds_none_at_any_host_on_the_way(home: Path) -> None:
+    """As the client itself reads the command line, and that of the client that it starts for ssh_config's jump host."""
+    require("ssh")
+    (home / ".ssh" / "config").write_text(
+        "Host t\n ProxyJump gw\nHost *\n StrictHostKeyChecking accept-new\n UpdateHostKeys yes\n"
+        " VerifyHostKeyDNS yes\n NoHostAuthenticationForLocalhost yes\n"
+    )
+    weak = {"stricthostkeychecking accept-new", "updatehostkeys true", "verifyhostkeydns true"}
+    weak.add("nohostauthenticationforlocalhost yes")
+    assert weak <= client_settings(home, ["ssh", "t"])
+    argv = shell_argv("uut", inventory({"uut": {"address": "t"}}))
+    (proxy,) = (word.partition("=")[2] for word in argv if word.startswith("ProxyCommand="))
+    for each in (argv, [word for word in shlex.split(proxy) if word not in ("-W", "[%h]:%p")]):
+        kept = client_settings(home, each)
+        assert "stricthostkeychecking true" in kept and not weak & kept, each
+    assert shlex.split(proxy)[-1] == "gw"

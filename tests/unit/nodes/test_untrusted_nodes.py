@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import os
 import shlex
 import socket
@@ -33,7 +34,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.nodes import archive as package
 from labconsole.nodes.agent_messages import read_event
 from labconsole.nodes.archive import launch_command
-from labconsole.nodes.channel import AgentSession, decode_line
+from labconsole.nodes.channel import MAX_JUNK_BYTES, MAX_STDERR_NOTES, AgentSession, decode_line
 from labconsole.nodes.ssh_route import CLIENT, accept_command, find_route, shell_argv
 from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
@@ -138,6 +139,8 @@ def test_any_stream_is_taken_or_refused(value: Any, key: str) -> None:
 
 @tries(200)
 @given(JSON, st.sampled_from(["interface", "filter", "buffer_kib", "immediate"]))
+@example("-V", "interface")
+@example("-V", "filter")
 def test_no_argument_of_a_capture_becomes_an_option_of_tcpdump(value: Any, key: str) -> None:
     args = {"capture": "c", "interface": "eth1", "filter": "udp", "snap_bytes": 96, "buffer_kib": 64, key: value}
     try:
@@ -167,6 +170,40 @@ def test_what_cannot_be_a_command_is_refused(argv: list[Any]) -> None:
 )
 def test_whatever_an_agent_sends_its_session_ends_in_words_or_goes_on(chunks: list[bytes]) -> None:
     listen_to_agent(chunks)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "why"),
+    [
+        (b"x" * 4000 + b"\n", "the login shell prints too much before the agent starts"),
+        (b"x" * 4000, f"a line is longer than {MAX_JUNK_BYTES} bytes"),
+        (b"\n", "the login shell prints too much before the agent starts"),
+    ],
+)
+def test_greetings_are_bounded_however_they_are_cut(chunk: bytes, why: str) -> None:
+    async def talk() -> str:
+        session = AgentSession("n")
+        for _ in range(1000):
+            session.data_received(chunk, None)
+            if session.ended.done():
+                break
+        assert len(session.junk) + len(session._line_begun) <= MAX_JUNK_BYTES + len(chunk)
+        return await asyncio.wait_for(session.ended, 1)
+
+    assert why in asyncio.run(talk())
+
+
+def test_of_what_an_agent_prints_on_stderr_little_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The console's log keeps 5000 entries of all nodes together: one node must not push the others' out."""
+
+    async def talk() -> None:
+        session = AgentSession("n")
+        for _ in range(10_000):
+            session.data_received(b"x\n", 1)
+
+    with caplog.at_level(logging.DEBUG, "labconsole.nodes"):
+        asyncio.run(talk())
+    assert len(caplog.records) == MAX_STDERR_NOTES
 
 
 def test_what_comes_before_anybody_listens_is_bounded_in_bytes() -> None:

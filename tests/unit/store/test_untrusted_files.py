@@ -91,6 +91,13 @@ def test_a_yaml_bomb_is_refused_before_it_unfolds(directory: Path, text: str) ->
     assert len(str(raised.value)) < 1000
 
 
+@pytest.mark.parametrize(("depth", "words"), [(60, "testbed: "), (65, "nests them deeper than 64")])
+def test_a_yaml_file_is_nested_no_deeper_than_it_is_unfolded(directory: Path, depth: int, words: str) -> None:
+    (path := directory / "deep.yaml").write_text(f"testbed: {'[' * depth}{']' * depth}\n")
+    with pytest.raises(ConfigError, match=words):
+        load_inventory(path)
+
+
 def test_a_file_without_an_end_is_read_no_further_than_a_configuration_is_long() -> None:
     with pytest.raises(ConfigError, match="larger than"):
         load_yaml(Path("/dev/zero"))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labconsole.wire.codec import WireError
+from labconsole.wire.rules import amount, finite
 from support.agent_events import COUNTERS, GOOD, JSON, LINK, MARK, NUMBERS, PROGRESS, RESULT
 from support.kept_messages import kept_event, kept_hello
 
@@ -68,6 +69,7 @@ ROW = ("namespaces", "", 0)
         counters(*ROW, 1, True),
         counters(*ROW, 1, 25.0),
         counters(*ROW, [1, 0, []]),
+        counters(*ROW, [1, 22, NUMBERS[:22]]),
         counters(*ROW, [1, 100, [0] * 100]),
         counters(*ROW, 2, 0, -1),
         counters(*ROW, 2, 0, 2**64),
@@ -154,3 +156,12 @@ def test_a_hello_of_another_protocol_is_refused() -> None:
     for change in changes:
         with pytest.raises(WireError):
             kept_hello({**hello, **change})
+
+
+@pytest.mark.parametrize("check", [amount, finite])
+def test_a_number_from_which_an_infinite_one_would_follow_is_refused(check: Any) -> None:
+    """Such as a rate in bits of one in bytes: the record would not be one that can be stored."""
+    assert check(9e18, "a rate") == 9e18
+    for value in (1e300, float("inf"), float("nan"), 2**63, True):
+        with pytest.raises(WireError, match="a rate is not a number"):
+            check(value, "a rate")

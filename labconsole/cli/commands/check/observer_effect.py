@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.check import OBSERVER_DEFAULTS
 from labconsole.cli.options import hosts_path, naming_options, parse_request
-from labconsole.cli.output import answer
+from labconsole.cli.output import answer, print_progress
 from labconsole.cli.session_runner import run_session
 from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
 from labconsole.engine.testbed import Testbed
@@ -28,10 +27,9 @@ def run_observer_effect(args: argparse.Namespace) -> int:
 
     def tell(progress: ObserverProgress) -> None:
         if progress.last is None:
-            sys.stderr.write(f"{request.words()}: {progress.total} runs, quiet and live in random order\n")
+            print_progress(f"{request.words()}: {progress.total} runs, quiet and live in random order")
         else:
-            sys.stderr.write(f"{progress.done}/{progress.total} {_run_text(progress.last)}\n")
-        sys.stderr.flush()
+            print_progress(f"{progress.done}/{progress.total} {_run_text(progress.last)}")
 
     async def work(session: Testbed[RunStore]) -> int:
         effect = await observer_effect(session, request, args.observer_effect, tell, take_over=args.take_over)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from labconsole.cli.output import print_json_line, print_lines
+from labconsole.cli.output import print_json_line, print_lines, print_progress
 from labconsole.cli.remaining_steps import Chosen, describe_ending, exit_status, find_remaining_steps
 from labconsole.cli.text.replay import format_h_mm_ss, utc_timestamp
 from labconsole.cli.text.runs import run_row
@@ -23,7 +21,7 @@ def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
         if as_json:
             print_json_line({"event": "step_trial", **head, "run": progress.last.to_json()})
         else:
-            sys.stderr.write(run_row(progress.last) + "\n")
+            print_progress(run_row(progress.last))
         return
     description = progress.step.describe()
     if record is not None:
@@ -36,11 +34,11 @@ def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
     elif progress.warm_up:
         if not as_json:
             request = progress.step.request
-            sys.stderr.write(f"warm-up of {request.platform}, background {request.background}: thrown away\n")
+            print_progress(f"warm-up of {request.platform}, background {request.background}: thrown away")
     elif as_json:
         print_json_line({"event": "step_started", **head, "step": description})
     else:
-        sys.stderr.write(f"{plan.name}: step {progress.number} of {progress.total}: {description}\n")
+        print_progress(f"{plan.name}: step {progress.number} of {progress.total}: {description}")
 
 
 def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from labconsole.cli.output import print_json_line, print_lines
+from labconsole.cli.output import print_json_line, print_lines, print_progress
 from labconsole.cli.remaining_steps import Chosen, describe_ending, exit_status, find_remaining_steps
 from labconsole.cli.text.replay import format_h_mm_ss, utc_timestamp
 from labconsole.cli.text.runs import run_row
@@ -28,7 +27,7 @@ def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
                 {"event": "search_trial", "at": utc_timestamp(), "plan": plan.name, "run": progress.last.to_json()}
             )
         else:
-            sys.stderr.write(run_row(progress.last) + "\n")
+            print_progress(run_row(progress.last))
         return
     head = {"at": utc_timestamp(), "plan": plan.name, "search_number": progress.number, "searches": progress.total}
     if isinstance(record, SearchRecord):
@@ -39,12 +38,12 @@ def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
     elif progress.warm_up:
         if not as_json:
             request = progress.step.request
-            sys.stderr.write(f"warm-up of {request.platform}, background {request.background}: thrown away\n")
+            print_progress(f"warm-up of {request.platform}, background {request.background}: thrown away")
     elif as_json:
         print_json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
     else:
         description = progress.step.describe()
-        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {description}\n")
+        print_progress(f"{plan.name}: search {progress.number} of {progress.total}: {description}")
 
 
 def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from labconsole.contracts.report import (
-    Cell,
-    Figure,
-    Finding,
-    Findings,
-    MethodNote,
-    Panel,
-    PlottedCurve,
-    ReportUnit,
-    Table,
-)
+from labconsole.contracts.report import Figure, Finding, Findings, MethodNote, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.boot.record import BootRecord
-from labconsole.experiments.boot.summary import BootsSummary, summarize_boots
+from labconsole.experiments.boot.summary import (
+    BootLines,
+    BootPointResult,
+    BootsSummary,
+    StartComparison,
+    summarize_boots,
+)
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
-from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_caption, build_mark
 from labconsole.report.effect_formatting import format_ratio
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_noun_count, format_number
+from labconsole.report.formatting import format_noun_count, format_span
+from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    effect_columns,
+    join_columns,
+    line_columns,
+    mean_column,
+    mean_columns,
+    mean_value,
+    number_column,
+    printed_column,
+)
 
 MIB = 2**20
 CLOCK = "Until the last guest is up, by the clock outside, from the first start command"
-WITNESSES = ("used_bytes", "pss_bytes", "cgroup_bytes", "hypervisor_bytes")
-"""Witnesses of memory: decrease of the UUT's available memory, processes, control groups, and the hypervisor's
-report.
-"""
-
 PAPER = "quetier"
 
 
@@ -89,73 +93,25 @@ def times(material: Material) -> Table | None:
     if not summary.points:
         return None
     names = summary.names
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in summary.points:
-        out = ", ".join(f"{times} {code}" for code, times in each.left_out.items())
-        mean, ready, own = each.startup_s, each.ready_s, each.sd_s
-        rows.append(
-            (
-                each.key.platform,
-                each.key.start,
-                each.guests,
-                *_interval(mean),
-                None if ready is None else ready.mean,
-                None if own is None else own.mean,
-                each.resolution_s,
-                None if mean is None else mean.trials,
-                None if mean is None else mean.set_ups,
-                out,
-                *build_environment_cells(each.key, summary.testbeds),
-            )
-        )
-        shown.append(
-            (
-                names[each.key],
-                each.key.start,
-                str(each.guests),
-                format_set_up_mean(mean, 1.0, 3),
-                format_set_up_mean(ready, 1.0, 3),
-                UNKNOWN if own is None else format_number(own.mean, 3),
-                UNKNOWN if each.resolution_s is None else format_number(each.resolution_s, 4),
-                UNKNOWN if mean is None else str(mean.trials),
-                UNKNOWN if mean is None else str(mean.set_ups),
-                out or "none",
-            )
-        )
-    return Table(
-        name="quetier-2-times",
-        title="Start-up times of guests",
-        columns=(
-            "platform",
-            "start",
-            "guests",
-            "startup_s",
-            "ci_low_s",
-            "ci_high_s",
-            "ready_s",
-            "between_guests_sd_s",
-            "resolution_s",
-            "trials",
-            "set_ups",
-            "left_out_codes",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "start",
-            "guests",
-            "s",
-            "by their word",
-            "sd s",
-            "known to s",
-            "trials",
-            "set-ups",
-            "left out",
-        ),
-        shown=tuple(shown),
-        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups: a set-up is one round of all points, in which a "
+    columns: list[TableColumn[BootPointResult]] = [
+        column("platform", "platform", lambda each: each.key.platform, lambda each: names[each.key]),
+        column("start", "start", lambda each: each.key.start),
+        column("guests", "guests", lambda each: each.guests),
+        mean_columns("startup_s", "s", lambda each: each.startup_s, places=3, bounds=("ci_low_s", "ci_high_s")),
+        mean_column("ready_s", "by their word", lambda each: each.ready_s, places=3),
+        number_column("between_guests_sd_s", "sd s", lambda each: mean_value(each.sd_s), 3),
+        number_column("resolution_s", "known to s", lambda each: each.resolution_s, 4),
+        column("trials", "trials", lambda each: each.startup_s.trials if each.startup_s else None),
+        column("set_ups", "set-ups", lambda each: each.startup_s.set_ups if each.startup_s else None),
+        left_out_column(lambda each: each.left_out),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "quetier-2-times",
+        "Start-up times of guests",
+        columns,
+        summary.points,
+        f"{CLOCK}; mean ± half the 95 % interval over set-ups: a set-up is one round of all points, in which a "
         "start may be repeated, each time with all guests anew. By their "
         "word: READY on their consoles, by the clock of the unit under test; sd: between guests. Known to: how far off "
         "the time of the coarsest trial may be, as the clocks were compared and as guests look for the timekeeper in "
@@ -171,57 +127,28 @@ def compared(material: Material) -> Table | None:
     if not found:
         return None
     names = summary.names
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in found:
-        key, than, effect = each.key, each.than, each.effect
-        figures = (effect.change, effect.ci_low, effect.ci_high, effect.blocks, effect.p, each.adjusted_p, each.word)
-        rows.append(
-            (
-                key.platform,
-                key.start,
-                than.platform,
-                than.start,
-                each.guests,
-                *figures,
-                *build_environment_cells(key, summary.testbeds),
-                than.hypervisor or None,
-            )
-        )
-        shown.append(
-            (
-                f"{names[key]}, {key.start}",
-                f"{names[than]}, {than.start}",
-                str(each.guests),
-                format_ratio(effect),
-                str(effect.blocks),
-                UNKNOWN if each.adjusted_p is None else format_number(each.adjusted_p, 3),
-                each.word,
-            )
-        )
-    return Table(
-        name="quetier-2-compared",
-        title="Start-up times compared",
-        columns=(
-            "platform",
-            "start",
-            "than_platform",
-            "than_start",
-            "guests",
-            "longer_ratio",
-            "longer_ratio_ci_low",
-            "longer_ratio_ci_high",
-            "blocks",
-            "p",
-            "adjusted_p",
-            "word",
-            *ENVIRONMENT_COLUMNS,
-            "than_hypervisor",
-        ),
-        rows=tuple(rows),
-        headings=("start-up time of", "over that of", "guests", "times", "blocks", "p (Holm)", "finding"),
-        shown=tuple(shown),
-        note="Geometric mean of the blocks' ratios with its 95 % interval, paired by block; all rows are one family.",
+    columns: list[TableColumn[StartComparison]] = [
+        csv_column("platform", lambda each: each.key.platform),
+        csv_column("start", lambda each: each.key.start),
+        csv_column("than_platform", lambda each: each.than.platform),
+        csv_column("than_start", lambda each: each.than.start),
+        printed_column("start-up time of", lambda each: f"{names[each.key]}, {each.key.start}"),
+        printed_column("over that of", lambda each: f"{names[each.than]}, {each.than.start}"),
+        column("guests", "guests", lambda each: each.guests),
+        effect_columns("longer_ratio", "times", lambda each: each.effect, format_ratio),
+        column("blocks", "blocks", lambda each: each.effect.blocks),
+        csv_column("p", lambda each: each.effect.p),
+        number_column("adjusted_p", "p (Holm)", lambda each: each.adjusted_p, 3),
+        column("word", "finding", lambda each: each.word),
+        environment_columns(lambda each: each.key, summary.testbeds),
+        csv_column("than_hypervisor", lambda each: each.than.hypervisor or None),
+    ]
+    return build_table(
+        "quetier-2-compared",
+        "Start-up times compared",
+        columns,
+        found,
+        "Geometric mean of the blocks' ratios with its 95 % interval, paired by block; all rows are one family.",
     )
 
 
@@ -243,60 +170,81 @@ def findings(material: Material) -> Findings | None:
 
 def memory(material: Material) -> Table | None:
     """Build the table of the memory per guest and the memory for any number of guests, by each witness."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
     summary = build_summary(material)
-    names = summary.names
-    for each in summary.lines:
-        lines = [getattr(each, name) for name in WITNESSES]
-        if not any(line is not None for line in lines):
-            continue
-        figures: list[Cell] = []
-        for line in lines:
-            figures += (
-                [None] * 6
-                if line is None
-                else [cell for part in (line.slope, line.constant) for cell in (part.mean, part.low, part.high)]
-            )
-        known = [line for line in lines if line is not None]
-        blocks, word = {line.blocks for line in known}, _says(known)
-        figures += [min(blocks), word]
-        rows.append((each.key.platform, each.key.start, *figures, *build_environment_cells(each.key, summary.testbeds)))
-        cells = [word for line in lines for word in format_line(line)]
-        of = f"{min(blocks)}" if len(blocks) == 1 else f"{min(blocks)} to {max(blocks)}"
-        shown.append((names[each.key], each.key.start, *cells, of, word))
-    if not rows:
+    found = [each for each in summary.lines if _memory_lines(each)]
+    if not found:
         return None
-    parts = ("guest", "guest_ci_low", "guest_ci_high", "tool", "tool_ci_low", "tool_ci_high")
-    witnesses = ("available", "processes", "control_groups", "hypervisor")
-    figures_of = [f"{witness}_{part}_bytes" for witness in witnesses for part in parts]
-    return Table(
-        name="quetier-memory",
-        title="Memory of guests: each guest's, and the tool's",
-        columns=("platform", "start", *figures_of, "fewest_blocks", "word", *ENVIRONMENT_COLUMNS),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "start",
-            "MiB a guest, available",
-            "tool",
-            "MiB a guest, processes",
-            "tool",
-            "MiB a guest, groups",
-            "tool",
-            "MiB a guest, hypervisor",
-            "tool",
-            "blocks",
-            "finding",
-        ),
-        shown=tuple(shown),
-        note="M(n) = M_tool + m · n by least squares within each block that has all numbers of guests; means over "
+    names = summary.names
+    columns: list[TableColumn[BootLines]] = [
+        column("platform", "platform", lambda each: each.key.platform, lambda each: names[each.key]),
+        column("start", "start", lambda each: each.key.start),
+        _witness_columns("available", "available", lambda each: each.used_bytes),
+        _witness_columns("processes", "processes", lambda each: each.pss_bytes),
+        _witness_columns("control_groups", "groups", lambda each: each.cgroup_bytes),
+        _witness_columns("hypervisor", "hypervisor", lambda each: each.hypervisor_bytes),
+        column("fewest_blocks", "blocks", lambda each: min(_blocks(each)), lambda each: format_span(_blocks(each))),
+        column("word", "finding", lambda each: _describe_lines(_memory_lines(each))),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "quetier-memory",
+        "Memory of guests: each guest's, and the tool's",
+        columns,
+        found,
+        "M(n) = M_tool + m · n by least squares within each block that has all numbers of guests; means over "
         "blocks, with 95 % intervals (Student's t over blocks), all guests up and quiet. No interval of fewer than "
         "three blocks or numbers of guests. No line: the quadratic term of one witness excludes zero. "
         "Available: by how much less memory is available on the unit under test; processes: proportional set size of "
         "the guests' processes; groups: of their control groups, where they have some; hypervisor: by its own word, "
         "where it has one.",
     )
+
+
+def _witness_columns(
+    name: str, heading: str, line: Callable[[BootLines], LineInBlocks | None]
+) -> TableColumn[BootLines]:
+    """What each guest takes by one witness of memory, and what the tool takes. ``line``: of this witness."""
+
+    def each_guest(lines: BootLines) -> OverBlocks | None:
+        found = line(lines)
+        return None if found is None else found.slope
+
+    def tool_itself(lines: BootLines) -> OverBlocks | None:
+        found = line(lines)
+        return None if found is None else found.constant
+
+    guest, tool = f"{name}_guest", f"{name}_tool"
+    columns: list[TableColumn[BootLines]] = [
+        line_columns(
+            f"{guest}_bytes",
+            f"MiB a guest, {heading}",
+            each_guest,
+            1,
+            MIB,
+            bounds=(f"{guest}_ci_low_bytes", f"{guest}_ci_high_bytes"),
+        ),
+        line_columns(
+            f"{tool}_bytes",
+            "tool",
+            tool_itself,
+            1,
+            MIB,
+            bounds=(f"{tool}_ci_low_bytes", f"{tool}_ci_high_bytes"),
+        ),
+    ]
+    return join_columns(columns)
+
+
+def _memory_lines(each: BootLines) -> list[LineInBlocks]:
+    """The lines of the witnesses of memory that have one: the decrease of the UUT's available memory, processes,
+    control groups, and the hypervisor's report.
+    """
+    lines = (each.used_bytes, each.pss_bytes, each.cgroup_bytes, each.hypervisor_bytes)
+    return [line for line in lines if line is not None]
+
+
+def _blocks(each: BootLines) -> list[int]:
+    return [line.blocks for line in _memory_lines(each)]
 
 
 def method(material: Material) -> MethodNote | None:
@@ -311,37 +259,12 @@ def method(material: Material) -> MethodNote | None:
     )
 
 
-def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
-    return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
-
-
-def format_set_up_mean(found: SetUpMean | None, unit: float, places: int) -> str:
-    if found is None:
-        return UNKNOWN
-    half_width = found.half_width if found.scope == "set-ups" else None  # one set-up does not represent others
-    half = "" if half_width is None else f" ± {format_number(half_width / unit, places)}"
-    return f"{format_number(found.mean / unit, places)}{half}"
-
-
-def _says(lines: Sequence[LineInBlocks]) -> str:
+def _describe_lines(lines: Sequence[LineInBlocks]) -> str:
     """Return why there are no intervals, or whether lines describe the data."""
     absent = dict.fromkeys(line.absent for line in lines if line.absent is not None)
     if absent:
         return ", ".join(absent)
     return "no line" if any(line.bent for line in lines) else "a line, as far as can be told"
-
-
-def format_line(line: LineInBlocks | None) -> tuple[str, str]:
-    if line is None:
-        return UNKNOWN, UNKNOWN
-
-    def part(each: OverBlocks) -> str:
-        mean = format_number(each.mean / MIB)
-        if each.low is None or each.high is None:
-            return mean
-        return f"{mean} ({format_number(each.low / MIB)} to {format_number(each.high / MIB)})"
-
-    return part(line.slope), part(line.constant)
 
 
 UNITS = (

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.flow.bare_host_comparison import WAYS, compare_flows
 from labconsole.experiments.flow.record import FlowRecord
-from labconsole.experiments.flow.report_data import format_set_up_mean, interval
+from labconsole.experiments.flow.report_data import format_set_up_mean
 from labconsole.experiments.flow.summary import BareHostComparison, summarize_flows
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.report.effect_formatting import format_effect
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_number
+from labconsole.report.captions import MEGA
+from labconsole.report.formatting import format_number
+from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    effect_columns,
+    mean_columns,
+    number_column,
+)
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
@@ -32,93 +41,33 @@ def table(material: Material) -> Table | None:
     if not found:
         return None
     summary = summarize_flows(each for each in records if each.requested.pattern in WAYS)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in found:
-        key, effect = each.key, each.effect
-        rows.append(
-            (
-                WAYS[key.pattern],
-                key.platform,
-                key.guests,
-                key.scenario,
-                key.cpu,
-                key.payload_bytes,
-                each.bare.guests,
-                *interval(each.ours_bps),
-                *interval(each.bare_bps),
-                effect.change,
-                effect.ci_low,
-                effect.ci_high,
-                effect.blocks,
-                effect.p,
-                each.adjusted_p,
-                each.equivalent_p,
-                each.margin_ratio,
-                each.word,
-                int(each.both_full),
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        shown.append(
-            (
-                WAYS[key.pattern],
-                summary.name_of(key),
-                str(key.guests),
-                key.scenario,
-                format_set_up_mean(each.ours_bps),
-                f"{format_set_up_mean(each.bare_bps)} ({_processes(each)})",
-                format_effect(effect),
-                str(effect.blocks),
-                UNKNOWN if each.adjusted_p is None else format_number(each.adjusted_p, 3),
-                each.said,
-            )
-        )
     margin = found[0].margin_ratio
-    return Table(
-        name="flow-overheads",
-        title="What guests send and read beside the bare host",
-        columns=(
-            "way",
-            "platform",
-            "guests",
-            "scenario",
-            "cpu",
-            "payload_bytes",
-            "bare_processes",
-            "sum_bps",
-            "sum_bps_ci_low",
-            "sum_bps_ci_high",
-            "bare_bps",
-            "bare_bps_ci_low",
-            "bare_bps_ci_high",
-            "change",
-            "change_ci_low",
-            "change_ci_high",
-            "blocks",
-            "p",
-            "adjusted_p",
-            "equivalent_p",
-            "margin_ratio",
-            "word",
-            "both_full",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "way",
-            "platform",
-            "guests",
-            "scenario",
-            "Mbit/s",
-            "Mbit/s of the bare host",
-            "change",
-            "blocks",
-            "p (Holm)",
-            "finding",
-        ),
-        shown=tuple(shown),
-        note="Payload of all guests together, that came to the sink while all of them sent, or that they read of what "
+    columns: list[TableColumn[BareHostComparison]] = [
+        column("way", "way", lambda each: WAYS[each.key.pattern]),
+        column("platform", "platform", lambda each: each.key.platform, lambda each: summary.name_of(each.key)),
+        column("guests", "guests", lambda each: each.key.guests),
+        column("scenario", "scenario", lambda each: each.key.scenario),
+        csv_column("cpu", lambda each: each.key.cpu),
+        csv_column("payload_bytes", lambda each: each.key.payload_bytes),
+        csv_column("bare_processes", lambda each: each.bare.guests),
+        mean_columns("sum_bps", "Mbit/s", lambda each: each.ours_bps, MEGA, 2),
+        mean_columns("bare_bps", "Mbit/s of the bare host", lambda each: each.bare_bps, show=_format_bare_host),
+        effect_columns("change", "change", lambda each: each.effect),
+        column("blocks", "blocks", lambda each: each.effect.blocks),
+        csv_column("p", lambda each: each.effect.p),
+        number_column("adjusted_p", "p (Holm)", lambda each: each.adjusted_p, 3),
+        csv_column("equivalent_p", lambda each: each.equivalent_p),
+        csv_column("margin_ratio", lambda each: each.margin_ratio),
+        column("word", "finding", lambda each: each.word, lambda each: each.said),
+        csv_column("both_full", lambda each: int(each.both_full)),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "flow-overheads",
+        "What guests send and read beside the bare host",
+        columns,
+        found,
+        "Payload of all guests together, that came to the sink while all of them sent, or that they read of what "
         "they were sent; mean ± half the 95 % interval over set-ups. Change: paired by block, on the logarithm. The "
         "findings are one family with all that the report claims (Holm)"
         + (
@@ -130,8 +79,10 @@ def table(material: Material) -> Table | None:
     )
 
 
-def _processes(each: BareHostComparison) -> str:
-    return f"{each.bare.guests} process{'es' if each.bare.guests > 1 else ''}"
+def _format_bare_host(each: BareHostComparison) -> str:
+    """The bare host's rate with its number of processes."""
+    processes = f"{each.bare.guests} process{'es' if each.bare.guests > 1 else ''}"
+    return f"{format_set_up_mean(each.bare_bps)} ({processes})"
 
 
 UNITS = (ReportUnit(name="flow-overheads", place=119, make=table, claims=claimed),)

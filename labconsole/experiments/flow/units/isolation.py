@@ -6,24 +6,30 @@ Shown over time, in figures with the paper's numbers, and in a table of how they
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates
-from labconsole.experiments.flow.report_data import (
-    MEGA,
-    build_summary,
-    describe_missing_result,
-    format_set_up_mean,
-    interval,
-    select_send_records,
-)
+from labconsole.experiments.flow.report_data import MEGA, build_summary, describe_missing_result, select_send_records
 from labconsole.experiments.flow.summary import FlowPointKey, FlowPointResult, FlowsSummary
+from labconsole.experiments.flow.weight_shares import WeightStepResult
 from labconsole.measure.statistics.bounded_means import highest_mean, lowest_mean
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.weights import weights_text
 from labconsole.report.captions import INTERVALS, JAIN, build_caption, build_mark, split_shared_parts
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_noun_count
+from labconsole.report.formatting import UNKNOWN, format_mean, format_noun_count
+from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    csv_mean_columns,
+    mean_columns,
+    mean_value,
+    printed_column,
+)
 
 PAPER = "adamczyk"
 Y_LABEL = "Mbit/s of payload"
@@ -211,112 +217,41 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointR
 def sharing(material: Material) -> Table | None:
     """A row for each point with its measures of sharing."""
     summary = build_summary(material)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for point in summary.points:
-        key = point.key
-        out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-        least = lowest_mean([guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None])
-        widest = highest_mean([guest.spread_bps for guest in point.guests if guest.spread_bps is not None])
-        found = (
-            point.sum_bps,
-            point.line_ratio,
-            point.jain,
-            least,
-            point.interference_ratio,
-            widest,
-            point.dominant_ratio,
-            point.dominant_s,
-            point.starved_ratio,
-            point.first_share_ratio,
-            point.during_disk_ratio,
-            point.recovered_s,
-        )
-        limits = " ".join(map(str, key.limits_bps))
-        factors = (
-            key.platform,
-            key.guests,
-            key.cpu,
-            key.offered_bps,
-            limits,
-            key.greedy,
-            key.second_after_s,
-            key.payload_bytes,
-        )
-        cells = [cell for each in found for cell in interval(each)]
-        not_recovered = point.not_recovered if point.during_disk_ratio is not None else None
-        rows.append(
-            (*factors, *cells, not_recovered, len(point.flow_ids), out, *build_environment_cells(key, summary.testbeds))
-        )
-        shown.append(
-            (
-                summary.name_of(key),
-                str(key.guests),
-                key.scenario,
-                format_set_up_mean(point.sum_bps),
-                UNKNOWN if point.jain is None or len(point.guests) < 2 else format_set_up_mean(point.jain, 1, 4),
-                format_set_up_mean(least, 1, 4),
-                format_set_up_mean(point.interference_ratio, 0.01),
-                format_set_up_mean(widest),
-                format_set_up_mean(point.dominant_ratio, 0.01, 1),
-                format_set_up_mean(point.dominant_s, 1, 1),
-                format_set_up_mean(point.first_share_ratio, 1, 3),
-                str(len(point.flow_ids)),
-                out or "none",
-            )
-        )
-    if not rows:
+    if not summary.points:
         return None
-    quantities = (
-        "sum_bps",
-        "line_ratio",
-        "jain",
-        "least_attained_ratio",
-        "interference_ratio",
-        "widest_spread_bps",
-        "dominant_ratio",
-        "longest_dominance_s",
-        "starved_ratio",
-        "first_share_ratio",
-        "during_disk_ratio",
-        "recovered_s",
-    )
-    return Table(
-        name="flow-sharing",
-        title="How guests share one NIC",
-        columns=(
-            "platform",
-            "guests",
-            "cpu",
-            "offered_bps",
-            "limits_bps",
-            "first_guest_flows",
-            "second_after_s",
-            "payload_bytes",
-            *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
-            "not_recovered_trials",
-            "trials",
-            "left_out_codes",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "guests",
-            "scenario",
-            "sum, Mbit/s",
-            "Jain",
-            "least attained of its limit",
-            "interference, %",
-            "widest spread, Mbit/s",
-            "dominance, %",
-            "longest dominance, s",
-            "first guest's share",
-            "trials",
-            "left out",
-        ),
-        shown=tuple(shown),
-        note=f"Of payload, in the bins in which all guests send. {INTERVALS} {JAIN} Attained: of the limit, both in "
+    columns: list[TableColumn[FlowPointResult]] = [
+        column("platform", "platform", lambda each: each.key.platform, lambda each: summary.name_of(each.key)),
+        column("guests", "guests", lambda each: each.key.guests),
+        csv_column("cpu", lambda each: each.key.cpu),
+        csv_column("offered_bps", lambda each: each.key.offered_bps),
+        csv_column("limits_bps", lambda each: " ".join(map(str, each.key.limits_bps))),
+        csv_column("first_guest_flows", lambda each: each.key.greedy),
+        csv_column("second_after_s", lambda each: each.key.second_after_s),
+        csv_column("payload_bytes", lambda each: each.key.payload_bytes),
+        printed_column("scenario", lambda each: each.key.scenario),
+        mean_columns("sum_bps", "sum, Mbit/s", lambda each: each.sum_bps, MEGA, 2),
+        csv_mean_columns("line_ratio", lambda each: each.line_ratio),
+        mean_columns("jain", "Jain", lambda each: each.jain, show=_format_jain),
+        mean_columns("least_attained_ratio", "least attained of its limit", _least_attained, places=4),
+        mean_columns("interference_ratio", "interference, %", lambda each: each.interference_ratio, 0.01, 2),
+        mean_columns("widest_spread_bps", "widest spread, Mbit/s", _widest_spread, MEGA, 2),
+        mean_columns("dominant_ratio", "dominance, %", lambda each: each.dominant_ratio, 0.01, 1),
+        mean_columns("longest_dominance_s", "longest dominance, s", lambda each: each.dominant_s, places=1),
+        csv_mean_columns("starved_ratio", lambda each: each.starved_ratio),
+        mean_columns("first_share_ratio", "first guest's share", lambda each: each.first_share_ratio, places=3),
+        csv_mean_columns("during_disk_ratio", lambda each: each.during_disk_ratio),
+        csv_mean_columns("recovered_s", lambda each: each.recovered_s),
+        csv_column("not_recovered_trials", lambda each: each.not_recovered if each.during_disk_ratio else None),
+        column("trials", "trials", lambda each: len(each.flow_ids)),
+        left_out_column(lambda each: each.left_out),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "flow-sharing",
+        "How guests share one NIC",
+        columns,
+        summary.points,
+        f"Of payload, in the bins in which all guests send. {INTERVALS} {JAIN} Attained: of the limit, both in "
         "whole frames. Least and widest: of the guest that has it, chosen by its result, so that it lies too low (or "
         "too high) by chance; the interval is of the least (or widest) true one, simultaneous over the point's guests. "
         "Interference: what the first guest loses of its rate alone when others send. Spread: standard deviation over "
@@ -326,86 +261,87 @@ def sharing(material: Material) -> Table | None:
     )
 
 
+def _format_jain(point: FlowPointResult) -> str:
+    return UNKNOWN if len(point.guests) < 2 else format_mean(point.jain, places=4)
+
+
+def _least_attained(point: FlowPointResult) -> SetUpMean | None:
+    """Of the guests' shares of their limits the lowest."""
+    return lowest_mean([guest.attained_ratio for guest in point.guests if guest.attained_ratio is not None])
+
+
+def _widest_spread(point: FlowPointResult) -> SetUpMean | None:
+    """Of the guests' deviations over bins the highest."""
+    return highest_mean([guest.spread_bps for guest in point.guests if guest.spread_bps is not None])
+
+
+class StepRow(NamedTuple):
+    """A step of the weights at a point, from ``from_s`` on."""
+
+    point: FlowPointResult
+    step: WeightStepResult
+    from_s: float
+
+    @property
+    def farthest(self) -> str:
+        """The guest that is farthest from its due, or empty if nothing is known."""
+        found = self.step.farthest
+        return "" if found is None else self.point.guests[found[0]].guest
+
+    @property
+    def deviation(self) -> SetUpMean | None:
+        """The deviation of that guest."""
+        found = self.step.farthest
+        return None if found is None else found[1]
+
+
 def weights_table(material: Material) -> Table | None:
     """A row for each step of weights: what the first guest is due and has."""
     summary = build_summary(material)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for point in summary.points:
-        every_s = point.key.weights[0] if point.key.weights else 0.0
-        for number, step in enumerate(point.weight_steps):
-            weights, from_s = weights_text(step.weights), number * every_s
-            place, deviation = step.farthest or (None, None)
-            name = "" if place is None else point.guests[place].guest
-            error = None if step.error_ratio is None else step.error_ratio.mean
-            rows.append(
-                (
-                    point.key.platform,
-                    point.key.scenario,
-                    weights,
-                    from_s,
-                    step.due_ratio,
-                    *interval(step.first_share_ratio),
-                    error,
-                    name,
-                    *interval(deviation),
-                    step.packets,
-                    len(point.flow_ids),
-                )
-            )
-            shown.append(
-                (
-                    summary.name_of(point.key),
-                    point.key.scenario,
-                    weights,
-                    f"{from_s:g}",
-                    f"{step.due_ratio:.4f}",
-                    format_set_up_mean(step.first_share_ratio, 1, 4),
-                    UNKNOWN if deviation is None else f"{name}: {format_set_up_mean(deviation, 1, 4)}",
-                    UNKNOWN if step.packets is None else f"{1 / step.packets:.4f}",
-                    str(len(point.flow_ids)),
-                )
-            )
+    rows = [
+        StepRow(point, step, number * (point.key.weights[0] if point.key.weights else 0.0))
+        for point in summary.points
+        for number, step in enumerate(point.weight_steps)
+    ]
     if not rows:
         return None
-    return Table(
-        name="flow-weights",
-        title="Shares by weight",
-        columns=(
-            "platform",
-            "scenario",
-            "weights",
-            "from_s",
+    columns: list[TableColumn[StepRow]] = [
+        column("platform", "platform", lambda row: row.point.key.platform, lambda row: summary.name_of(row.point.key)),
+        column("scenario", "scenario", lambda row: row.point.key.scenario),
+        column("weights", "weights", lambda row: weights_text(row.step.weights)),
+        column("from_s", "from, s", lambda row: row.from_s, lambda row: f"{row.from_s:g}"),
+        column(
             "first_due_ratio",
-            "first_share_ratio",
-            "first_share_ratio_ci_low",
-            "first_share_ratio_ci_high",
-            "error_ratio",
-            "farthest_guest",
-            "deviation_ratio",
-            "deviation_ratio_ci_low",
-            "deviation_ratio_ci_high",
-            "fewest_packets",
-            "trials",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "scenario",
-            "weights",
-            "from, s",
             "first guest's due",
-            "its share",
-            "farthest from its due",
-            "one packet",
-            "trials",
+            lambda row: row.step.due_ratio,
+            lambda row: f"{row.step.due_ratio:.4f}",
         ),
-        shown=tuple(shown),
-        note="Of payload, in the bins that lie wholly in a step without its first 0.2 s; means over set-ups. Farthest "
+        mean_columns("first_share_ratio", "its share", lambda row: row.step.first_share_ratio, places=4),
+        csv_column("error_ratio", lambda row: mean_value(row.step.error_ratio)),
+        csv_column("farthest_guest", lambda row: row.farthest),
+        mean_columns("deviation_ratio", "farthest from its due", lambda row: row.deviation, show=_format_farthest),
+        column("fewest_packets", "one packet", lambda row: row.step.packets, _format_one_packet),
+        column("trials", "trials", lambda row: len(row.point.flow_ids)),
+    ]
+    return build_table(
+        "flow-weights",
+        "Shares by weight",
+        columns,
+        rows,
+        "Of payload, in the bins that lie wholly in a step without its first 0.2 s; means over set-ups. Farthest "
         "from its due: the guest whose share is, and by how much, signed. Intervals are of 95 % over set-ups, "
         "simultaneous over all guests and steps of the point (Bonferroni), and no bound is closer than one packet of "
         "those that came in a step.",
     )
+
+
+def _format_farthest(row: StepRow) -> str:
+    return UNKNOWN if row.deviation is None else f"{row.farthest}: {format_mean(row.deviation, places=4)}"
+
+
+def _format_one_packet(row: StepRow) -> str:
+    """One packet as a share of the fewest that arrived in a trial."""
+    return UNKNOWN if row.step.packets is None else f"{1 / row.step.packets:.4f}"
 
 
 def _unit(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.flow.report_data import (
     build_summary,
     describe_missing_result,
@@ -14,11 +15,13 @@ from labconsole.experiments.flow.report_data import (
     plain,
     select_receive_records,
 )
-from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
+from labconsole.experiments.flow.summary import FlowPointKey, FlowPointResult, FlowsSummary, summarize_flows
 from labconsole.measure.statistics.bounded_means import lowest_mean
 from labconsole.model.weights import Weights
 from labconsole.report.material import Material
+from labconsole.report.paper_columns import PaperRow, paper_columns
 from labconsole.report.reference import UNMATCHED_NOTE, describe_matching
+from labconsole.report.table_builder import TableColumn, build_table, column
 
 TOPICS = {
     "mattos": ("endpoint", "sending"),
@@ -47,48 +50,55 @@ UNCONTENDED = (
 )
 
 
+class PointOnTopic(NamedTuple):
+    """A point of a summary, and the topic that it is a result on."""
+
+    summary: FlowsSummary
+    topic: str
+    point: FlowPointResult
+
+    @property
+    def key(self) -> FlowPointKey:
+        return self.point.key
+
+
 def make(material: Material, paper_name: str) -> Table | None:
     """A row for each sentence of the paper on a topic that was measured here, for any platform."""
     paper = material.paper
     if paper is None or paper.name != paper_name:
         return None
     out, into = build_summary(material), summarize_flows(select_receive_records(material))
-    found = [(out, topic, point) for topic, point in _topics(out)]
-    found += [(into, "endpoint", point) for point in full(into.points) if point.key.guests == 1]
-    found = [each for each in found if each[1] in TOPICS[paper_name]]
-    rows: list[tuple[Cell, ...]] = []
-    for summary, topic, point in found:
-        own = summary.name_of(point.key)
-        theirs = material.paper_names.get(point.key.platform)
-        for said in paper.tables["shapes"]:
-            if said["topic"] == topic and (theirs is None or said["platform"] in (theirs, "all")):
-                rows.append(
-                    (
-                        topic,
-                        own,
-                        point.key.guests,
-                        point.key.scenario,
-                        _format_point(point),
-                        said["platform"],
-                        said["shape"],
-                        said["where"],
-                    )
-                )
+    found = [PointOnTopic(out, topic, point) for topic, point in _topics(out)]
+    found += [PointOnTopic(into, "endpoint", point) for point in full(into.points) if point.key.guests == 1]
+    found = [own for own in found if own.topic in TOPICS[paper_name]]
+    rows = [
+        PaperRow(own, row)
+        for own in found
+        for row in paper.tables["shapes"]
+        if row["topic"] == own.topic
+        and ((theirs := material.paper_names.get(own.key.platform)) is None or row["platform"] in (theirs, "all"))
+    ]
     if not rows:
         return None
-    matched = describe_matching((point.key.platform for _, _, point in found), material.paper_names, UNMATCHED_NOTE)
+    matched = describe_matching((own.key.platform for own in found), material.paper_names, UNMATCHED_NOTE)
     uncontended = "no limit" in TOPICS[paper_name] and any(map(_uncontended, out.points))
     alone = "equal limits" in TOPICS[paper_name] and any(
         point.key.guests == 1 and point.key.limits_bps for point in out.points
     )
-    return Table(
-        name=f"{paper_name}-flow-beside",
-        title="Flows of guests beside the paper's",
-        columns=("topic", "platform", "guests", "scenario", "finding", "paper_platform", "paper", "where"),
-        rows=tuple(rows),
-        headings=("topic", "platform", "guests", "scenario", "own finding", "paper's platform", "the paper", "where"),
-        shown=tuple(tuple(str(cell) for cell in row) for row in rows),
-        note=f"{paper.cited(how='its sentences in short')} {matched}{ALONE if alone else ''}"
+    columns: list[TableColumn[PaperRow[PointOnTopic]]] = [
+        column("topic", "topic", lambda row: row.own.topic),
+        column("platform", "platform", lambda row: row.own.summary.name_of(row.own.key)),
+        column("guests", "guests", lambda row: row.own.key.guests),
+        column("scenario", "scenario", lambda row: row.own.key.scenario),
+        column("finding", "own finding", lambda row: _format_point(row.own.point)),
+        paper_columns(),
+    ]
+    return build_table(
+        f"{paper_name}-flow-beside",
+        "Flows of guests beside the paper's",
+        columns,
+        rows,
+        f"{paper.cited(how='its sentences in short')} {matched}{ALONE if alone else ''}"
         f"{UNCONTENDED if uncontended else ''}",
         beside_paper=True,
     )

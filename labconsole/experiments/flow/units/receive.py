@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Cell, MethodNote, ReportUnit, Table
+from labconsole.contracts.report import MethodNote, ReportUnit, Table
 from labconsole.experiments.flow.rates import SAME_TIME_RATIO
-from labconsole.experiments.flow.report_data import format_set_up_mean, interval, select_receive_records
-from labconsole.experiments.flow.summary import summarize_flows
-from labconsole.report.captions import INTERVALS, JAIN
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN
+from labconsole.experiments.flow.report_data import select_receive_records
+from labconsole.experiments.flow.summary import FlowPointResult, summarize_flows
+from labconsole.report.captions import INTERVALS, JAIN, MEGA
+from labconsole.report.formatting import UNKNOWN, format_mean
+from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    csv_mean_columns,
+    mean_columns,
+    printed_column,
+)
 
 PLACES = (
     "to_guest",
@@ -27,80 +36,53 @@ PLACES = (
 def table(material: Material) -> Table | None:
     """A row for each point: what was read of what was sent, and the share lost at each place."""
     summary = summarize_flows(select_receive_records(material))
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for point in summary.points:
-        key = point.key
-        out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-        lost = [point.lost_ratios.get(place) for place in PLACES]
-        cells = [cell for each in (point.sum_bps, point.line_ratio, point.jain, *lost) for cell in interval(each)]
-        rows.append(
-            (
-                key.platform,
-                key.guests,
-                key.cpu,
-                key.offered_bps,
-                key.payload_bytes,
-                *cells,
-                len(point.flow_ids),
-                out,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        places = [
-            f"{place} {format_set_up_mean(found, 0.01, 3)}"
-            for place, found in zip(PLACES, lost, strict=True)
-            if found is not None and found.mean
-        ]
-        shown.append(
-            (
-                summary.name_of(key),
-                str(key.guests),
-                key.scenario,
-                format_set_up_mean(point.sum_bps),
-                format_set_up_mean(point.line_ratio, 0.01),
-                UNKNOWN if point.jain is None or key.guests < 2 else format_set_up_mean(point.jain, 1, 4),
-                ("; ".join(places) or "nothing") if point.lost_ratios else UNKNOWN,
-                str(len(point.flow_ids)),
-                out or "none",
-            )
-        )
-    if not rows:
+    if not summary.points:
         return None
-    quantities = ("sum_bps", "line_ratio", "jain", *(f"{place}_lost_ratio" for place in PLACES))
-    return Table(
-        name="flow-received",
-        title="What guests read of what they are sent",
-        columns=(
-            "platform",
-            "guests",
-            "cpu",
-            "offered_bps",
-            "payload_bytes",
-            *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
-            "trials",
-            "left_out_codes",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "guests",
-            "scenario",
-            "read, Mbit/s",
-            "of the line, %",
-            "Jain",
-            "lost, % of what was sent",
-            "trials",
-            "left out",
-        ),
-        shown=tuple(shown),
-        note=f"Of payload, over the time that the source sent. {INTERVALS} {JAIN} Lost: with the interval that losses "
+    columns: list[TableColumn[FlowPointResult]] = [
+        column("platform", "platform", lambda each: each.key.platform, lambda each: summary.name_of(each.key)),
+        column("guests", "guests", lambda each: each.key.guests),
+        csv_column("cpu", lambda each: each.key.cpu),
+        csv_column("offered_bps", lambda each: each.key.offered_bps),
+        csv_column("payload_bytes", lambda each: each.key.payload_bytes),
+        printed_column("scenario", lambda each: each.key.scenario),
+        mean_columns("sum_bps", "read, Mbit/s", lambda each: each.sum_bps, MEGA, 2),
+        mean_columns("line_ratio", "of the line, %", lambda each: each.line_ratio, 0.01, 2),
+        mean_columns("jain", "Jain", lambda each: each.jain, show=_format_jain),
+        *map(_lost_columns, PLACES),
+        printed_column("lost, % of what was sent", _format_lost),
+        column("trials", "trials", lambda each: len(each.flow_ids)),
+        left_out_column(lambda each: each.left_out),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "flow-received",
+        "What guests read of what they are sent",
+        columns,
+        summary.points,
+        f"Of payload, over the time that the source sent. {INTERVALS} {JAIN} Lost: with the interval that losses "
         "have. Of the line: "
         f"only where guests were sent to over one time, to {100 * SAME_TIME_RATIO:g} %, so that their rates add up. "
         "to_guest: before the guest was handed it; guest_nic, guest_udp: before its NIC and its UDP layer counted it; "
         "guest_socket_full: the reader was too slow.",
     )
+
+
+def _lost_columns(place: str) -> TableColumn[FlowPointResult]:
+    """The share lost at a place."""
+    return csv_mean_columns(f"{place}_lost_ratio", lambda each: each.lost_ratios.get(place))
+
+
+def _format_jain(point: FlowPointResult) -> str:
+    return UNKNOWN if point.key.guests < 2 else format_mean(point.jain, places=4)
+
+
+def _format_lost(point: FlowPointResult) -> str:
+    """The places at which something was lost, and the share in percent."""
+    if not point.lost_ratios:
+        return UNKNOWN
+    known = {place: found for place in PLACES if (found := point.lost_ratios.get(place)) is not None}
+    lost = [f"{place} {format_mean(found, 0.01, 3)}" for place, found in known.items() if found.mean]
+    return "; ".join(lost) or "nothing"
 
 
 def method(material: Material) -> MethodNote | None:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.flow.report_data import format_set_up_mean, interval, select_ring_records
+from labconsole.contracts.report import Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.flow.report_data import select_ring_records
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
 from labconsole.measure.statistics.bounded_means import highest_mean, lowest_mean
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.captions import INTERVALS, JAIN, build_caption, build_mark, split_shared_parts
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_number
+from labconsole.report.formatting import format_mean
+from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
+from labconsole.report.paper_columns import PaperRow
 from labconsole.report.points import platform_order
 from labconsole.report.reference import NO_ROW, describe_matching
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    mean_columns,
+    number_column,
+    printed_column,
+)
 
 PAPER = "quetier"
 MBYTE_BITS = 8e6
@@ -61,78 +72,52 @@ def figure(material: Material) -> Figure | None:
 def table(material: Material) -> Table | None:
     """A row for each ring: mean, least and most of its guests, and how equal they are."""
     summary, points = select_points(material)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in points:
-        key, rates = each.key, [guest.shared_bps for guest in each.guests if guest.shared_bps is not None]
-        least, most = lowest_mean(rates), highest_mean(rates)
-        out = ", ".join(f"{times} {code}" for code, times in each.left_out.items())
-        mean_bps = None if each.sum_bps is None else each.sum_bps.mean / key.guests
-        rows.append(
-            (
-                key.platform,
-                key.guests,
-                key.cpu,
-                " ".join(map(str, key.limits_bps)),
-                mean_bps,
-                *interval(each.sum_bps),
-                *interval(least),
-                *interval(most),
-                *interval(each.jain),
-                len(each.flow_ids),
-                out,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        per_guest = MBYTE_BITS * key.guests
-        shown.append(
-            (
-                summary.name_of(key),
-                str(key.guests),
-                key.scenario,
-                format_set_up_mean(each.sum_bps, per_guest, 1),
-                format_set_up_mean(least, MBYTE_BITS, 1),
-                format_set_up_mean(most, MBYTE_BITS, 1),
-                format_set_up_mean(each.jain, 1, 4),
-                str(len(each.flow_ids)),
-                out or "none",
-            )
-        )
-    if not rows:
+    if not points:
         return None
-    quantities = ("sum_bps", "least_bps", "most_bps", "jain")
-    return Table(
-        name="flow-ring",
-        title="Guests in a ring: what each sends to the next",
-        columns=(
-            "platform",
-            "guests",
-            "cpu",
-            "limits_bps",
-            "mean_of_guests_bps",
-            *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
-            "trials",
-            "left_out_codes",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "guests",
-            "scenario",
+    columns: list[TableColumn[FlowPointResult]] = [
+        column("platform", "platform", lambda each: each.key.platform, lambda each: summary.name_of(each.key)),
+        column("guests", "guests", lambda each: each.key.guests),
+        csv_column("cpu", lambda each: each.key.cpu),
+        csv_column("limits_bps", lambda each: " ".join(map(str, each.key.limits_bps))),
+        printed_column("scenario", lambda each: each.key.scenario),
+        csv_column("mean_of_guests_bps", _mean_of_guests_bps),
+        mean_columns(
+            "sum_bps",
             "each, MB/s",
-            "least, MB/s",
-            "most, MB/s",
-            "Jain",
-            "trials",
-            "left out",
+            lambda each: each.sum_bps,
+            show=lambda each: format_mean(each.sum_bps, MBYTE_BITS * each.key.guests, 1),
         ),
-        shown=tuple(shown),
-        note="Of frames at the guests' interfaces on the unit under test, with the answers to the guest before. "
+        mean_columns("least_bps", "least, MB/s", lambda each: lowest_mean(_rates(each)), MBYTE_BITS, 1),
+        mean_columns("most_bps", "most, MB/s", lambda each: highest_mean(_rates(each)), MBYTE_BITS, 1),
+        mean_columns("jain", "Jain", lambda each: each.jain, places=4),
+        column("trials", "trials", lambda each: len(each.flow_ids)),
+        left_out_column(lambda each: each.left_out),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "flow-ring",
+        "Guests in a ring: what each sends to the next",
+        columns,
+        points,
+        "Of frames at the guests' interfaces on the unit under test, with the answers to the guest before. "
         f"{INTERVALS} {JAIN} Least and most: of the guests that have it, chosen by their results, so that they lie too "
         "far apart by chance; their intervals are of the least and the greatest true rate, simultaneous over guests. "
         "No packet leaves the unit under test: no clock and no capture outside.",
     )
+
+
+def _rates(point: FlowPointResult) -> list[SetUpMean]:
+    """The known rates of the guests."""
+    return [guest.shared_bps for guest in point.guests if guest.shared_bps is not None]
+
+
+def _mean_of_guests_bps(point: FlowPointResult) -> float | None:
+    return None if point.sum_bps is None else point.sum_bps.mean / point.key.guests
+
+
+def _own_mbyte_per_s(point: FlowPointResult) -> float | None:
+    mean_bps = _mean_of_guests_bps(point)
+    return None if mean_bps is None else mean_bps / MBYTE_BITS
 
 
 def build_paper_table(material: Material) -> Table | None:
@@ -142,36 +127,29 @@ def build_paper_table(material: Material) -> Table | None:
         return None
     summary, every = select_points(material)
     points = [each for each in every if not each.key.limits_bps]
-    rows: list[tuple[Cell, ...]] = []
-    for each in points:
-        theirs = material.paper_names.get(each.key.platform)
-        said = [row for row in paper.tables["ring"] if row["platform"] == theirs]
-        own = None if each.sum_bps is None else each.sum_bps.mean / each.key.guests / MBYTE_BITS
-        for row in said:
-            rows.append(
-                (
-                    summary.name_of(each.key),
-                    each.key.guests,
-                    own,
-                    row["platform"],
-                    row["guests"],
-                    row["throughput_mbyte_per_s"],
-                )
-            )
+    rows = [
+        PaperRow(each, row)
+        for each in points
+        for row in paper.tables["ring"]
+        if row["platform"] == material.paper_names.get(each.key.platform)
+    ]
     if not rows:
         return None
+    columns: list[TableColumn[PaperRow[FlowPointResult]]] = [
+        column("platform", "platform", lambda row: summary.name_of(row.own.key)),
+        column("guests", "guests", lambda row: row.own.key.guests),
+        number_column("own_mbyte_per_s", "own, MB/s", lambda row: _own_mbyte_per_s(row.own)),
+        column("paper_platform", "paper's platform", lambda row: row.paper["platform"]),
+        column("paper_guests", "its guests", lambda row: row.paper["guests"]),
+        column("paper_mbyte_per_s", "the paper, MB/s", lambda row: row.paper["throughput_mbyte_per_s"]),
+    ]
     limited = " Rings whose guests have limits have no row: the paper's have none." if len(points) < len(every) else ""
-    return Table(
-        name="quetier-15-beside",
-        title="Guests in a ring beside the paper's",
-        columns=("platform", "guests", "own_mbyte_per_s", "paper_platform", "paper_guests", "paper_mbyte_per_s"),
-        rows=tuple(rows),
-        headings=("platform", "guests", "own, MB/s", "paper's platform", "its guests", "the paper, MB/s"),
-        shown=tuple(
-            tuple(format_number(cell, 1) if isinstance(cell, float) else str(cell or UNKNOWN) for cell in row)
-            for row in rows
-        ),
-        note=f"{paper.cited('figure 15', how='payload by netperf there, frames here')} "
+    return build_table(
+        "quetier-15-beside",
+        "Guests in a ring beside the paper's",
+        columns,
+        rows,
+        f"{paper.cited('figure 15', how='payload by netperf there, frames here')} "
         f"{describe_matching((each.key.platform for each in points), material.paper_names, NO_ROW)}"
         f"{limited}",
         beside_paper=True,

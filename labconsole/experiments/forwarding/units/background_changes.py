@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, ReportUnit, Table
-from labconsole.report.claim_cells import (
-    CLAIM_COLUMNS,
-    CLAIM_HEADINGS,
-    SETTING_COLUMNS,
-    claim_cells,
+from labconsole.contracts.report import Finding, Findings, MethodNote, ReportUnit, Table
+from labconsole.report.claim_columns import (
+    claim_columns,
     collect_run_ids,
     family_note,
-    format_claim,
     format_claim_effect,
-    format_maximum,
     group_comparisons,
-    setting_cells,
+    maximum_column,
 )
 from labconsole.report.claims import Family
 from labconsole.report.comparisons import Comparison
-from labconsole.report.formatting import (
-    describe_baseline,
-    format_setting,
-    format_size_number,
-    name_reading,
-    target_cell,
-)
+from labconsole.report.formatting import describe_baseline, format_setting, name_reading, target_cell
 from labconsole.report.material import Material
+from labconsole.report.point_columns import setting_columns
 from labconsole.report.points import CPU_LOADS, DEDICATED, FORWARDING
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column
 
 
 def cpu_load(material: Material) -> list[Table | MethodNote]:
@@ -62,78 +53,31 @@ def forwarding(material: Material) -> list[Table | MethodNote]:
 
 
 def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str, title: str) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for change in found:
-        s, b = change.subject, change.baseline
-        rows.append(
-            (
-                *setting_cells(s),
-                s.setting.background,
-                b.setting.background,
-                s.rate.mean,
-                b.rate.mean,
-                s.at_least,
-                b.at_least,
-                target_cell(s.point),
-                target_cell(b.point),
-                s.rate.set_ups,
-                b.rate.set_ups,
-                s.rate.trials,
-                b.rate.trials,
-                change.loads,
-                *claim_cells(change.claim, change.change_ratio),
-            )
-        )
-        shown.append(
-            (
-                format_size_number(s.setting.frame),
-                s.setting.platform,
-                str(s.setting.sources),
-                s.setting.background,
-                b.setting.background,
-                format_maximum(s),
-                format_maximum(b),
-                *format_claim(change.claim, change.change_ratio, family),
-            )
-        )
-    return Table(
-        name=name,
-        title=title,
-        columns=(
-            *SETTING_COLUMNS,
-            "background",
-            "baseline",
-            "maximum_bps",
-            "baseline_maximum_bps",
-            "at_least",
-            "baseline_at_least",
-            "target_bps",
-            "baseline_target_bps",
-            "set_ups",
-            "baseline_set_ups",
-            "trials",
-            "baseline_trials",
-            "loads",
-            *CLAIM_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "size, B",
-            "platform",
-            "sources",
-            "background",
-            "against",
-            "Mbit/s",
-            "against, Mbit/s",
-            *CLAIM_HEADINGS,
-        ),
-        shown=tuple(shown),
-        note=(
-            "Change of the maximum, or of the rate where there is one load, against that of the same platform beside "
-            f"the background in the column against ({DEDICATED}: no second guest), block by block; positive is more. "
-            f"Both are over the loads at which both were measured. {family_note(family)}"
-        ),
+    columns: list[TableColumn[Comparison]] = [
+        setting_columns(lambda each: each.subject.setting),
+        column("background", "background", lambda each: each.subject.setting.background),
+        column("baseline", "against", lambda each: each.baseline.setting.background),
+        maximum_column("maximum_bps", "Mbit/s", lambda each: each.subject),
+        maximum_column("baseline_maximum_bps", "against, Mbit/s", lambda each: each.baseline),
+        csv_column("at_least", lambda each: each.subject.at_least),
+        csv_column("baseline_at_least", lambda each: each.baseline.at_least),
+        csv_column("target_bps", lambda each: target_cell(each.subject.point)),
+        csv_column("baseline_target_bps", lambda each: target_cell(each.baseline.point)),
+        csv_column("set_ups", lambda each: each.subject.rate.set_ups),
+        csv_column("baseline_set_ups", lambda each: each.baseline.rate.set_ups),
+        csv_column("trials", lambda each: each.subject.rate.trials),
+        csv_column("baseline_trials", lambda each: each.baseline.rate.trials),
+        csv_column("loads", lambda each: each.loads),
+        claim_columns(lambda each: each.claim, lambda each: each.change_ratio, family),
+    ]
+    return build_table(
+        name,
+        title,
+        columns,
+        found,
+        "Change of the maximum, or of the rate where there is one load, against that of the same platform beside "
+        f"the background in the column against ({DEDICATED}: no second guest), block by block; positive is more. "
+        f"Both are over the loads at which both were measured. {family_note(family)}",
     )
 
 

@@ -4,86 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
-from labconsole.report.claim_cells import (
-    CLAIM_COLUMNS,
-    CLAIM_HEADINGS,
-    SETTING_COLUMNS,
-    claim_cells,
-    family_note,
-    format_claim,
-    format_claim_effect,
-    setting_cells,
-)
+from labconsole.contracts.report import Finding, Findings, ReportUnit, Table
+from labconsole.report.captions import MEGA
+from labconsole.report.claim_columns import claim_columns, family_note, format_claim_effect
+from labconsole.report.comparisons import Collapse
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.formatting import (
-    format_full_setting,
-    format_number,
-    format_size_number,
-    format_target_number,
-    format_with_interval,
-    target_cell,
-)
+from labconsole.report.formatting import format_full_setting, format_number, format_with_interval, target_cell
 from labconsole.report.material import Material
+from labconsole.report.point_columns import setting_columns, target_column
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, number_column
 
 
 def table(material: Material) -> Table:
     """Build the table of every setting whose maximum is below its highest load, with its claim."""
     family = material.evaluation.claims
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in material.evaluation.collapses:
-        r, setting = each.reading, each.reading.setting
-        plain = r.highest.rate_bps.mean / r.rate.mean - 1 if r.rate.mean else None
-        rows.append(
-            (
-                *setting_cells(r),
-                setting.background,
-                r.rate.mean,
-                target_cell(r.point),
-                r.highest.rate_bps.mean,
-                target_cell(r.highest),
-                *claim_cells(each.claim, plain),
-            )
-        )
-        shown.append(
-            (
-                format_size_number(setting.frame),
-                setting.platform,
-                str(setting.sources),
-                setting.background,
-                format_number(r.rate.mean / 1e6),
-                format_target_number(r.point.target_bps, r.point.frame),
-                format_number(r.highest.rate_bps.mean / 1e6),
-                *format_claim(each.claim, plain, family),
-            )
-        )
-    return Table(
-        name="collapse",
-        title="Rate at the highest load against that at the maximum",
-        columns=(
-            *SETTING_COLUMNS,
-            "background",
-            "maximum_bps",
-            "target_bps",
-            "highest_bps",
-            "highest_target_bps",
-            *CLAIM_COLUMNS,
+    columns: list[TableColumn[Collapse]] = [
+        setting_columns(lambda each: each.reading.setting),
+        column("background", "background", lambda each: each.reading.setting.background),
+        number_column("maximum_bps", "maximum, Mbit/s", lambda each: each.reading.rate.mean, unit=MEGA),
+        target_column(lambda each: each.reading.point, "at, Mbit/s"),
+        number_column(
+            "highest_bps", "highest load, Mbit/s", lambda each: each.reading.highest.rate_bps.mean, unit=MEGA
         ),
-        rows=tuple(rows),
-        headings=(
-            "size, B",
-            "platform",
-            "sources",
-            "background",
-            "maximum, Mbit/s",
-            "at, Mbit/s",
-            "highest load, Mbit/s",
-            *CLAIM_HEADINGS,
-        ),
-        shown=tuple(shown),
-        note=f"One-sided: whether more than 2 % is lost beyond the maximum. {family_note(family)}",
+        csv_column("highest_target_bps", lambda each: target_cell(each.reading.highest)),
+        claim_columns(lambda each: each.claim, _derive_plain_ratio, family),
+    ]
+    return build_table(
+        "collapse",
+        "Rate at the highest load against that at the maximum",
+        columns,
+        material.evaluation.collapses,
+        f"One-sided: whether more than 2 % is lost beyond the maximum. {family_note(family)}",
     )
+
+
+def _derive_plain_ratio(each: Collapse) -> float | None:
+    """The change of the means, or None if nothing was forwarded at the maximum."""
+    reading = each.reading
+    return reading.highest.rate_bps.mean / reading.rate.mean - 1 if reading.rate.mean else None
 
 
 def findings(material: Material) -> Findings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
-from labconsole.report.claim_cells import collect_run_ids, format_claim_effect, group_comparisons
+from labconsole.report.claim_columns import collect_run_ids, format_claim_effect, group_comparisons
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.formatting import describe_baseline, format_setting
 from labconsole.report.material import Material

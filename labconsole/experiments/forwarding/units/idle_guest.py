@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.captions import MEGA, build_caption, build_mark
-from labconsole.report.formatting import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    format_number,
-    format_setting,
-    format_size_number,
-    format_target_number,
-    format_with_interval,
-    size_cells,
-    target_cell,
-)
+from labconsole.report.formatting import format_setting
 from labconsole.report.material import Material
+from labconsole.report.point_columns import rate_columns, setting_columns, target_column
 from labconsole.report.points import DEDICATED, IDLE, PointSummary, Setting, platform_order
+from labconsole.report.table_builder import TableColumn, build_table, csv_column, join_columns, percent_column
 
 LABELS = {DEDICATED: "no second guest", IDLE: "an idle second guest"}
 
@@ -66,70 +59,53 @@ def figure(material: Material) -> Figure | None:
     )
 
 
+class IdleRow(NamedTuple):
+    """The points of a setting at one load, without a second guest and with an idle one."""
+
+    setting: Setting
+    alone: PointSummary
+    idle: PointSummary
+
+    @property
+    def change_ratio(self) -> float | None:
+        """The change of the means, or None if nothing was forwarded without a second guest."""
+        alone_bps, idle_bps = self.alone.rate_bps.mean, self.idle.rate_bps.mean
+        return idle_bps / alone_bps - 1 if alone_bps > 0 else None
+
+
 def table(material: Material) -> Table | None:
     """Build the table: a row for each load at which both were measured."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
+    rows = []
     for setting, alone, idle in both(material):
         idle_by_load = {point.load: point for point in idle}
-        for one in alone:
-            if (other := idle_by_load.get(one.load)) is None:
-                continue
-            change = other.rate_bps.mean / one.rate_bps.mean - 1 if one.rate_bps.mean > 0 else None
-            cells = [(p.rate_bps.mean, p.rate_bps.ci_low, p.rate_bps.ci_high, p.set_ups, p.n) for p in (one, other)]
-            rows.append(
-                (
-                    *size_cells(setting.frame),
-                    setting.platform,
-                    setting.sources,
-                    target_cell(one),
-                    *cells[0],
-                    *cells[1],
-                    change,
-                )
-            )
-            shown.append(
-                (
-                    format_size_number(setting.frame),
-                    setting.platform,
-                    str(setting.sources),
-                    format_target_number(one.target_bps, setting.frame),
-                    format_with_interval(one.rate_bps),
-                    format_with_interval(other.rate_bps),
-                    UNKNOWN if change is None else format_number(100 * change, 2),
-                )
-            )
+        rows += [IdleRow(setting, one, idle_by_load[one.load]) for one in alone if one.load in idle_by_load]
     if not rows:
         return None
-    return Table(
-        name="idle-guest",
-        title="An idle second guest beside none, load by load",
-        columns=(
-            *SIZE_COLUMNS,
-            "platform",
-            "sources",
-            "target_bps",
-            *(
-                f"{which}_{name}"
-                for which in ("alone", "idle")
-                for name in ("mean_bps", "ci_low_bps", "ci_high_bps", "set_ups", "trials")
-            ),
-            "change_ratio",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "size, B",
-            "platform",
-            "sources",
-            "target, Mbit/s",
-            "no second guest, Mbit/s",
-            "idle one, Mbit/s",
-            "change of means, %",
-        ),
-        shown=tuple(shown),
-        note="Forwarded bandwidth on the wire, ± half the 95 % interval. The change is of the means as they stand and "
+    columns: list[TableColumn[IdleRow]] = [
+        setting_columns(lambda row: row.setting),
+        target_column(lambda row: row.alone),
+        _point_columns("alone", "no second guest, Mbit/s", lambda row: row.alone),
+        _point_columns("idle", "idle one, Mbit/s", lambda row: row.idle),
+        percent_column("change_ratio", "change of means, %", lambda row: row.change_ratio, 2),
+    ]
+    return build_table(
+        "idle-guest",
+        "An idle second guest beside none, load by load",
+        columns,
+        rows,
+        "Forwarded bandwidth on the wire, ± half the 95 % interval. The change is of the means as they stand and "
         "claims nothing; the claim on each setting's maximum is in table 1, against: none.",
     )
+
+
+def _point_columns(name: str, heading: str, point: Callable[[IdleRow], PointSummary]) -> TableColumn[IdleRow]:
+    """The rate of a point, and its numbers of set-ups and trials."""
+    columns: list[TableColumn[IdleRow]] = [
+        rate_columns(name, heading, lambda row: point(row).rate_bps),
+        csv_column(f"{name}_set_ups", lambda row: point(row).set_ups),
+        csv_column(f"{name}_trials", lambda row: point(row).n),
+    ]
+    return join_columns(columns)
 
 
 UNITS = (

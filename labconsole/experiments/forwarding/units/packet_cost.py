@@ -6,33 +6,29 @@ each of its bytes: copying, or the link. (Schlosser, Duelli and Goll, section 6,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.model.design_point import FrameSize
-from labconsole.report.captions import build_caption, build_mark
-from labconsole.report.formatting import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    format_noun_count,
-    format_number,
-    format_p_value,
-    format_share,
-    format_size_number,
-    format_target_number,
-    size_cells,
-)
+from labconsole.report.captions import MEGA, build_caption, build_mark
+from labconsole.report.formatting import format_noun_count, format_number, format_share, format_target_number
 from labconsole.report.material import Material
-from labconsole.report.points import (
-    DEDICATED,
-    MaximumReading,
-    PointSummary,
-    Setting,
-    background_order,
-    platform_order,
+from labconsole.report.point_columns import setting_columns
+from labconsole.report.points import DEDICATED, MaximumReading, PointSummary, Setting, background_order, platform_order
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    interval_columns,
+    number_column,
+    p_value_column,
+    percent_column,
+    printed_column,
 )
 
 LEAST_SIZES = 3
@@ -118,155 +114,103 @@ def _worst(readings: Sequence[MaximumReading]) -> float | None:
 
 def table(material: Material) -> Table | None:
     """Build the table of both parts with their intervals, and of the model's errors."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in costs(material):
-        s, line = each.setting, each.line
-        rows.append(
-            (
-                s.platform,
-                s.sources,
-                s.background,
-                line.places,
-                line.values,
-                line.constant,
-                line.constant_low,
-                line.constant_high,
-                line.slope,
-                line.slope_low,
-                line.slope_high,
-                line.lack_of_fit_p,
-                each.worst_ratio,
-            )
-        )
-        shown.append(
-            (
-                s.platform,
-                str(s.sources),
-                s.background,
-                str(line.places),
-                _reach(line.constant, line.constant_low, line.constant_high, 0),
-                _reach(line.slope, line.slope_low, line.slope_high, 2),
-                format_p_value(line.lack_of_fit_p),
-                UNKNOWN if each.worst_ratio is None else format_number(PERCENT * each.worst_ratio),
-            )
-        )
-    if not rows:
+    found = list(costs(material))
+    if not found:
         return None
-    return Table(
-        name="packet-cost",
-        title="What a packet costs: a constant part, and one by its bytes",
-        columns=(
-            "platform",
-            "sources",
-            "background",
-            "sizes",
-            "values",
-            "constant_ns",
-            "constant_ci_low_ns",
-            "constant_ci_high_ns",
-            "per_byte_ns",
-            "per_byte_ci_low_ns",
-            "per_byte_ci_high_ns",
-            "lack_of_fit_p",
-            "worst_prediction_ratio",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "sources",
-            "background",
-            "sizes",
-            "c0, ns",
-            "c1, ns a byte",
-            "p, lack of fit",
-            "worst foretold rate, %",
-        ),
-        shown=tuple(shown),
-        note="Least squares over the set-ups' means at the maximum of each frame size; ± half the 95 % interval. A "
+    columns: list[TableColumn[PacketCost]] = [
+        column("platform", "platform", lambda each: each.setting.platform),
+        column("sources", "sources", lambda each: each.setting.sources),
+        column("background", "background", lambda each: each.setting.background),
+        column("sizes", "sizes", lambda each: each.line.places),
+        csv_column("values", lambda each: each.line.values),
+        _part_columns("constant", "c0, ns", lambda line: (line.constant, line.constant_low, line.constant_high), 0),
+        _part_columns("per_byte", "c1, ns a byte", lambda line: (line.slope, line.slope_low, line.slope_high), 2),
+        p_value_column("lack_of_fit_p", "p, lack of fit", lambda each: each.line.lack_of_fit_p),
+        percent_column("worst_prediction_ratio", "worst foretold rate, %", lambda each: each.worst_ratio),
+    ]
+    return build_table(
+        "packet-cost",
+        "What a packet costs: a constant part, and one by its bytes",
+        columns,
+        found,
+        "Least squares over the set-ups' means at the maximum of each frame size; ± half the 95 % interval. A "
         "small p says that a line is not enough. Worst foretold rate: of each size from all others, the farthest from "
         "what was measured. Only maxima that were reached enter.",
     )
 
 
-def _reach(value: float, low: float | None, high: float | None, places: int) -> str:
-    half = "" if low is None or high is None else f" ± {format_number((high - low) / 2, places)}"
-    return format_number(value, places) + half
+def _part_columns(
+    name: str, heading: str, part: Callable[[Line], tuple[float, float | None, float | None]], places: int
+) -> TableColumn[PacketCost]:
+    """A parameter of the line, with its interval."""
+
+    def show(each: PacketCost) -> str:
+        value, low, high = part(each.line)
+        half = "" if low is None or high is None else f" ± {format_number((high - low) / 2, places)}"
+        return format_number(value, places) + half
+
+    bounds = (f"{name}_ci_low_ns", f"{name}_ci_high_ns")
+    return interval_columns(f"{name}_ns", heading, lambda each: part(each.line), show, bounds)
+
+
+class PredictedLoss(NamedTuple):
+    """A point beyond the model's maximum of its setting."""
+
+    setting: Setting
+    point: PointSummary
+    most_bps: float
+    missing_ratio: float
+
+    @property
+    def foretold_ratio(self) -> float:
+        """The loss if everything beyond the maximum is lost."""
+        return 1 - self.most_bps / self.point.offered_bps.mean
 
 
 def beyond(material: Material) -> Table | None:
     """Build the table of loss beyond the model's maximum, predicted and measured, load by load."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in costs(material):
-        for reading in each.readings:
-            frame = reading.setting.frame
-            if (ns := each.ns(frame.pkt_size_bytes)) <= 0:
-                continue
-            most_bps = frame.rate_bps(NS / ns)
-            for point in _beyond(material.evaluation.settings[reading.setting].by_load.values(), most_bps):
-                assert point.missing_ratio is not None
-                foretold = 1 - most_bps / point.offered_bps.mean
-                s = reading.setting
-                rows.append(
-                    (
-                        *size_cells(frame),
-                        s.platform,
-                        s.sources,
-                        s.background,
-                        point.offered_bps.mean,
-                        most_bps,
-                        foretold,
-                        point.missing_ratio,
-                    )
-                )
-                shown.append(
-                    (
-                        format_size_number(frame),
-                        s.platform,
-                        str(s.sources),
-                        s.background,
-                        format_target_number(point.target_bps, point.frame),
-                        format_number(point.offered_bps.mean / 1e6),
-                        format_share(foretold),
-                        format_share(point.missing_ratio),
-                    )
-                )
+    rows = [row for each in costs(material) for row in _find_losses(material, each)]
     if not rows:
         return None
-    return Table(
-        name="packet-cost-loss",
-        title="Loss beyond the maximum: foretold by the model, and measured",
-        columns=(
-            *SIZE_COLUMNS,
-            "platform",
-            "sources",
-            "background",
-            "offered_mean_bps",
-            "foretold_maximum_bps",
+    columns: list[TableColumn[PredictedLoss]] = [
+        setting_columns(lambda row: row.setting),
+        column("background", "background", lambda row: row.setting.background),
+        printed_column("target, Mbit/s", lambda row: format_target_number(row.point.target_bps, row.point.frame)),
+        number_column("offered_mean_bps", "offered, Mbit/s", lambda row: row.point.offered_bps.mean, unit=MEGA),
+        csv_column("foretold_maximum_bps", lambda row: row.most_bps),
+        column(
             "foretold_loss_ratio",
-            "missing_ratio",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "size, B",
-            "platform",
-            "sources",
-            "background",
-            "target, Mbit/s",
-            "offered, Mbit/s",
             "foretold loss",
-            "lost or late",
+            lambda row: row.foretold_ratio,
+            lambda row: format_share(row.foretold_ratio),
         ),
-        shown=tuple(shown),
-        note="Foretold: that everything beyond the model's maximum is lost, and nothing else. A platform that "
+        column(
+            "missing_ratio",
+            "lost or late",
+            lambda row: row.missing_ratio,
+            lambda row: format_share(row.missing_ratio),
+        ),
+    ]
+    return build_table(
+        "packet-cost-loss",
+        "Loss beyond the maximum: foretold by the model, and measured",
+        columns,
+        rows,
+        "Foretold: that everything beyond the model's maximum is lost, and nothing else. A platform that "
         "collapses loses more.",
     )
 
 
-def _beyond(points: Iterable[PointSummary], most_bps: float) -> list[PointSummary]:
-    found = [point for point in points if point.offered_bps.mean > most_bps and point.missing_ratio is not None]
-    return sorted(found, key=lambda point: point.load)
+def _find_losses(material: Material, cost: PacketCost) -> Iterator[PredictedLoss]:
+    """Yield the points beyond the maxima that the model gives."""
+    for reading in cost.readings:
+        frame = reading.setting.frame
+        if (ns := cost.ns(frame.pkt_size_bytes)) > 0:
+            most_bps = frame.rate_bps(NS / ns)
+            points = material.evaluation.settings[reading.setting].by_load.values()
+            for point in sorted(points, key=lambda point: point.load):
+                if point.offered_bps.mean > most_bps and point.missing_ratio is not None:
+                    yield PredictedLoss(reading.setting, point, most_bps, point.missing_ratio)
 
 
 def figure(material: Material) -> Figure | None:

@@ -7,24 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.packet_times import QUANTILES, find_supported_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.design_point import FrameSize
 from labconsole.report.captions import MEGA, collect_platforms, collect_sizes
-from labconsole.report.formatting import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    format_frame_size,
-    format_number,
-    format_size_number,
-    format_target_number,
-    size_cells,
-    target_cell,
-)
+from labconsole.report.formatting import format_frame_size
 from labconsole.report.material import Material
+from labconsole.report.point_columns import design_columns
 from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, number_column
 
 NS_PER_US = 1e3
 
@@ -83,71 +77,42 @@ def build_timed(point: PointSummary, facts: Mapping[str, RunFacts], since: str) 
     )
 
 
+class DelayRow(NamedTuple):
+    """``quantiles_ns``: by name, and the longest; None where there are too few packets."""
+
+    timed: Timed
+    quantiles_ns: Mapping[str, int | None]
+
+
 def _table(timed: Sequence[Timed]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in timed:
-        p = each.point
-        values = [*find_supported_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
-        rows.append(
-            (
-                p.platform,
-                *size_cells(p.frame),
-                p.sources,
-                target_cell(p),
-                p.background,
-                each.since,
-                each.trials,
-                each.delays.total,
-                *values,
-            )
-        )
-        shown.append(
-            (
-                p.platform,
-                format_size_number(p.frame),
-                str(p.sources),
-                format_target_number(p.target_bps, p.frame),
-                p.background,
-                each.since,
-                str(each.delays.total),
-                *(UNKNOWN if ns is None else format_number(ns / NS_PER_US, 1) for ns in values),
-            )
-        )
-    names = [*QUANTILES, "max"]
-    return Table(
-        name="packet-delay",
-        title="One-way delay of every packet",
-        columns=(
-            "platform",
-            *SIZE_COLUMNS,
-            "sources",
-            "target_bps",
-            "background",
-            "since",
-            "trials",
-            "packets",
-            *(f"{name.replace('.', '')}_ns" for name in names),
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "size, B",
-            "sources",
-            "target, Mbit/s",
-            "background",
-            "since",
-            "packets",
-            *(f"{name}, µs" for name in names),
-        ),
-        shown=tuple(shown),
-        note=(
-            "Of points whose trials all know it. Of all packets that arrived, taken together: from the sender's time "
-            "stamp (sent), or from when the packet was to be sent (due; what a stall of the sender withheld is in it), "
-            "to the sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it "
-            "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
-            "interval is told."
-        ),
+    rows = [
+        DelayRow(each, {**find_supported_quantiles(each.delays, each.longest_ns), "max": each.longest_ns})
+        for each in timed
+    ]
+    columns: list[TableColumn[DelayRow]] = [
+        design_columns(lambda row: row.timed.point),
+        column("since", "since", lambda row: row.timed.since),
+        csv_column("trials", lambda row: row.timed.trials),
+        column("packets", "packets", lambda row: row.timed.delays.total),
+        *map(_quantile_column, (*QUANTILES, "max")),
+    ]
+    return build_table(
+        "packet-delay",
+        "One-way delay of every packet",
+        columns,
+        rows,
+        "Of points whose trials all know it. Of all packets that arrived, taken together: from the sender's time "
+        "stamp (sent), or from when the packet was to be sent (due; what a stall of the sender withheld is in it), "
+        "to the sink's kernel, in buckets of at most 1/128 of their value, the longest exactly. A dash: it "
+        "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
+        "interval is told.",
+    )
+
+
+def _quantile_column(name: str) -> TableColumn[DelayRow]:
+    """``name``: of a quantile, or max."""
+    return number_column(
+        f"{name.replace('.', '')}_ns", f"{name}, µs", lambda row: row.quantiles_ns[name], unit=NS_PER_US
     )
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.report.formatting import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    format_number,
-    format_size_number,
-    format_target_number,
-    size_cells,
-)
+from labconsole.contracts.report import ReportUnit, Table
+from labconsole.measure.processor_time import ProcessorTime
+from labconsole.report.formatting import UNKNOWN, format_number, format_target_number
 from labconsole.report.material import Material
+from labconsole.report.point_columns import size_columns
 from labconsole.report.points import background_order, platform_order
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, number_column, printed_column
 from labconsole.report.telemetry_trials import TelemetryTrial
 
 NAMED = 2
@@ -44,126 +40,90 @@ def _place(each: TelemetryTrial) -> tuple[object, ...]:
 
 def _table(found: Sequence[TelemetryTrial], untold: int) -> Table:
     shared = sorted({name for each in found for name in each.time.nodes if len(each.time.nodes) > 1})
-    return Table(
-        name="processors",
-        title="What a forwarded packet cost the processors",
-        columns=(
-            "run_id",
-            "platform",
-            *SIZE_COLUMNS,
-            "sources",
-            "target_bps",
-            "background",
-            "doubts",
-            "forwarded_pps",
-            "forwarded_packets",
-            "processors",
-            "elapsed_ns",
-            "busy_ns",
-            "user_ns",
-            "guest_ns",
-            "system_ns",
-            "interrupt_ns",
-            "softirq_ns",
-            "steal_ns",
+    columns: list[TableColumn[TelemetryTrial]] = [
+        csv_column("run_id", lambda each: each.run_id),
+        column("platform", "platform", lambda each: each.requested.platform),
+        size_columns(lambda each: each.requested.frame),
+        column("sources", "sources", lambda each: each.requested.sources),
+        column("target_bps", "target, Mbit/s", lambda each: each.requested.target_bps, _format_target),
+        column("background", "background", lambda each: each.requested.background),
+        csv_column("doubts", lambda each: "; ".join(each.doubts)),
+        number_column("forwarded_pps", "packets/s", lambda each: each.rate_pps, 0),
+        csv_column("forwarded_packets", lambda each: each.time.packets),
+        csv_column("processors", lambda each: each.time.processors),
+        csv_column("elapsed_ns", lambda each: each.time.elapsed_ns),
+        csv_column("busy_ns", lambda each: each.time.busy_ns),
+        csv_column("user_ns", lambda each: each.time.user_ns),
+        csv_column("guest_ns", lambda each: each.time.guest_ns),
+        csv_column("system_ns", lambda each: each.time.system_ns),
+        csv_column("interrupt_ns", lambda each: each.time.interrupt_ns),
+        csv_column("softirq_ns", lambda each: each.time.softirq_ns),
+        csv_column("steal_ns", lambda each: each.time.steal_ns),
+        _per_packet_column("ns per packet", lambda time: time.busy_ns),
+        _per_packet_column("softirq", lambda time: time.softirq_ns),
+        _per_packet_column("system", lambda time: time.system_ns),
+        _per_packet_column("user", lambda time: time.user_ns),
+        printed_column("busy", lambda each: format_number(each.time.busy_processors, 2)),
+        column(
             "busiest_ratio",
-            "interrupts",
-            "received_softirqs",
-            "stack_packets",
-            "backlog_dropped_packets",
-            "squeezed",
-            "processes",
-            "drops",
-        ),
-        rows=tuple(_row(each) for each in found),
-        headings=(
-            "platform",
-            "size, B",
-            "sources",
-            "target, Mbit/s",
-            "background",
-            "packets/s",
-            "ns per packet",
-            "softirq",
-            "system",
-            "user",
-            "busy",
             "busiest",
-            "per NET_RX",
-            "squeezed",
-            "busiest processes",
-            "dropped because",
-            "doubts",
+            lambda each: each.time.busiest[1] if each.time.busiest else None,
+            _format_busiest,
         ),
-        shown=tuple(_format_row(each) for each in found),
-        note=(
-            "One row per trial; none of them enters a mean, and none is compared. ns per packet: time of all "
-            "processors except idle and stolen time, while traffic ran, divided by the packets that left the unit "
-            "under test (the second guest's too); softirq, system and user (guests included) are parts of it. Whatever "
-            "ran is in it, also what asking for reasons took, and other users' programs: see doubts. Busy: how many "
-            "processors on average; busiest: of one of them. Per NET_RX: how often a packet was handed to the stack, "
-            "per run of that softirq; squeezed: how often it ended with work left. Time is counted in ticks of 1 to "
-            "10 ms. A dash under dropped because: no reason was named, or none could be asked."
-            + (f" {untold} more told nothing, or are invalid: runs show says why." if untold else "")
-            + (f" {', '.join(shared)} are one machine: what all of them did is counted." if shared else "")
-        ),
+        csv_column("interrupts", lambda each: each.time.interrupts),
+        csv_column("received_softirqs", lambda each: each.time.received_softirqs),
+        csv_column("stack_packets", lambda each: each.time.stack_packets),
+        csv_column("backlog_dropped_packets", lambda each: each.time.backlog_dropped_packets),
+        printed_column("per NET_RX", lambda each: format_number(each.time.packets_by_softirq, 1)),
+        column("squeezed", "squeezed", lambda each: each.time.squeezed),
+        column("processes", "busiest processes", lambda each: _list_pairs(each.processes), _format_processes),
+        column("drops", "dropped because", lambda each: _list_pairs(each.drops), _format_drops),
+        printed_column("doubts", lambda each: ", ".join(each.doubts) or "none"),
+    ]
+    return build_table(
+        "processors",
+        "What a forwarded packet cost the processors",
+        columns,
+        found,
+        "One row per trial; none of them enters a mean, and none is compared. ns per packet: time of all "
+        "processors except idle and stolen time, while traffic ran, divided by the packets that left the unit "
+        "under test (the second guest's too); softirq, system and user (guests included) are parts of it. Whatever "
+        "ran is in it, also what asking for reasons took, and other users' programs: see doubts. Busy: how many "
+        "processors on average; busiest: of one of them. Per NET_RX: how often a packet was handed to the stack, "
+        "per run of that softirq; squeezed: how often it ended with work left. Time is counted in ticks of 1 to "
+        "10 ms. A dash under dropped because: no reason was named, or none could be asked."
+        + (f" {untold} more told nothing, or are invalid: runs show says why." if untold else "")
+        + (f" {', '.join(shared)} are one machine: what all of them did is counted." if shared else ""),
     )
 
 
-def _row(each: TelemetryTrial) -> tuple[Cell, ...]:
-    requested, time = each.requested, each.time
-    return (
-        each.run_id,
-        requested.platform,
-        *size_cells(requested.frame),
-        requested.sources,
-        requested.target_bps,
-        requested.background,
-        "; ".join(each.doubts),
-        each.rate_pps,
-        time.packets,
-        time.processors,
-        time.elapsed_ns,
-        time.busy_ns,
-        time.user_ns,
-        time.guest_ns,
-        time.system_ns,
-        time.interrupt_ns,
-        time.softirq_ns,
-        time.steal_ns,
-        None if time.busiest is None else time.busiest[1],
-        time.interrupts,
-        time.received_softirqs,
-        time.stack_packets,
-        time.backlog_dropped_packets,
-        time.squeezed,
-        "; ".join(f"{name} {ns}" for name, ns in each.processes),
-        "; ".join(f"{name} {n}" for name, n in each.drops),
-    )
+def _per_packet_column(heading: str, time_ns: Callable[[ProcessorTime], int]) -> TableColumn[TelemetryTrial]:
+    """Processor time for each forwarded packet."""
+    return printed_column(heading, lambda each: format_number(each.time.per_packet(time_ns(each.time)), 0))
 
 
-def _format_row(each: TelemetryTrial) -> tuple[str, ...]:
-    requested, time = each.requested, each.time
-    target_bps = None if requested.target_bps == "max" else requested.target_bps
-    per_packet = (time.busy_ns, time.softirq_ns, time.system_ns, time.user_ns)
-    busiest = UNKNOWN if time.busiest is None else f"{100 * time.busiest[1]:.0f} %"
-    processes = [f"{name} {ns / time.elapsed_ns:.2f}" for name, ns in each.processes[:NAMED]]
-    return (
-        requested.platform,
-        format_size_number(requested.frame),
-        str(requested.sources),
-        format_target_number(target_bps, requested.frame),
-        requested.background,
-        format_number(each.rate_pps, 0),
-        *(format_number(time.per_packet(ns), 0) for ns in per_packet),
-        format_number(time.busy_processors, 2),
-        busiest,
-        format_number(time.packets_by_softirq, 1),
-        UNKNOWN if time.squeezed is None else str(time.squeezed),
-        ", ".join(processes) or UNKNOWN,
-        ", ".join(f"{name} {n}" for name, n in each.drops[:NAMED]) or UNKNOWN,
-        ", ".join(each.doubts) or "none",
-    )
+def _list_pairs(pairs: Sequence[tuple[str, int]]) -> str:
+    return "; ".join(f"{name} {number}" for name, number in pairs)
+
+
+def _format_target(each: TelemetryTrial) -> str:
+    target_bps = each.requested.target_bps
+    return format_target_number(None if target_bps == "max" else target_bps, each.requested.frame)
+
+
+def _format_busiest(each: TelemetryTrial) -> str:
+    """How much of its time the busiest processor worked."""
+    return UNKNOWN if each.time.busiest is None else f"{100 * each.time.busiest[1]:.0f} %"
+
+
+def _format_processes(each: TelemetryTrial) -> str:
+    """The busiest processes, each with the number of processors that it used on average."""
+    used = (f"{name} {ns / each.time.elapsed_ns:.2f}" for name, ns in each.processes[:NAMED])
+    return ", ".join(used) or UNKNOWN
+
+
+def _format_drops(each: TelemetryTrial) -> str:
+    return ", ".join(f"{name} {packets}" for name, packets in each.drops[:NAMED]) or UNKNOWN
 
 
 UNITS = (ReportUnit(name="processors", place=54, make=make),)

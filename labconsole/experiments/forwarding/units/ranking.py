@@ -4,88 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
-from labconsole.report.claim_cells import (
-    CLAIM_COLUMNS,
-    CLAIM_HEADINGS,
-    claim_cells,
+from labconsole.contracts.report import Finding, Findings, ReportUnit, Table
+from labconsole.report.claim_columns import (
+    claim_columns,
     collect_run_ids,
     family_note,
-    format_claim,
     format_claim_effect,
-    format_maximum,
     group_comparisons,
+    maximum_column,
 )
 from labconsole.report.comparisons import Comparison
-from labconsole.report.formatting import SIZE_COLUMNS, format_setting, format_size_number, size_cells, target_cell
+from labconsole.report.formatting import format_setting, target_cell
 from labconsole.report.material import Material
+from labconsole.report.point_columns import size_columns
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column
 
 
 def table(material: Material) -> Table:
     """Build the table of every pair with its claim."""
     family = material.evaluation.claims
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for pair in material.evaluation.ranking:
-        s, b = pair.subject, pair.baseline
-        rows.append(
-            (
-                *size_cells(s.setting.frame),
-                s.setting.sources,
-                s.setting.platform,
-                b.setting.platform,
-                s.rate.mean,
-                b.rate.mean,
-                s.at_least,
-                b.at_least,
-                target_cell(s.point),
-                target_cell(b.point),
-                s.rate.set_ups,
-                b.rate.set_ups,
-                pair.loads,
-                None if pair.claim.effect is None else pair.claim.effect.paired,
-                *claim_cells(pair.claim, pair.change_ratio),
-            )
-        )
-        shown.append(
-            (
-                format_size_number(s.setting.frame),
-                str(s.setting.sources),
-                s.setting.platform,
-                b.setting.platform,
-                format_maximum(s),
-                format_maximum(b),
-                *format_claim(pair.claim, pair.change_ratio, family),
-            )
-        )
-    return Table(
-        name="ranking",
-        title="Every pair of platforms without a second guest",
-        columns=(
-            *SIZE_COLUMNS,
-            "sources",
-            "platform",
-            "other_platform",
-            "maximum_bps",
-            "other_maximum_bps",
-            "at_least",
-            "other_at_least",
-            "target_bps",
-            "other_target_bps",
-            "set_ups",
-            "other_set_ups",
-            "loads",
-            "paired",
-            *CLAIM_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=("size, B", "sources", "platform", "over", "Mbit/s", "over, Mbit/s", *CLAIM_HEADINGS),
-        shown=tuple(shown),
-        note=(
-            "By how much the first platform forwards more than the second, over the loads at which both were measured, "
-            "block by block; platforms that need different boots of the machine by boots, unpaired. "
-            f"{family_note(family)}"
-        ),
+    columns: list[TableColumn[Comparison]] = [
+        size_columns(lambda pair: pair.subject.setting.frame),
+        column("sources", "sources", lambda pair: pair.subject.setting.sources),
+        column("platform", "platform", lambda pair: pair.subject.setting.platform),
+        column("other_platform", "over", lambda pair: pair.baseline.setting.platform),
+        maximum_column("maximum_bps", "Mbit/s", lambda pair: pair.subject),
+        maximum_column("other_maximum_bps", "over, Mbit/s", lambda pair: pair.baseline),
+        csv_column("at_least", lambda pair: pair.subject.at_least),
+        csv_column("other_at_least", lambda pair: pair.baseline.at_least),
+        csv_column("target_bps", lambda pair: target_cell(pair.subject.point)),
+        csv_column("other_target_bps", lambda pair: target_cell(pair.baseline.point)),
+        csv_column("set_ups", lambda pair: pair.subject.rate.set_ups),
+        csv_column("other_set_ups", lambda pair: pair.baseline.rate.set_ups),
+        csv_column("loads", lambda pair: pair.loads),
+        csv_column("paired", lambda pair: None if pair.claim.effect is None else pair.claim.effect.paired),
+        claim_columns(lambda pair: pair.claim, lambda pair: pair.change_ratio, family),
+    ]
+    return build_table(
+        "ranking",
+        "Every pair of platforms without a second guest",
+        columns,
+        material.evaluation.ranking,
+        "By how much the first platform forwards more than the second, over the loads at which both were measured, "
+        "block by block; platforms that need different boots of the machine by boots, unpaired. "
+        f"{family_note(family)}",
     )
 
 

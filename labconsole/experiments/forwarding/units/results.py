@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.measure.statistics.loss_interval import LossEstimate
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.captions import MEGA
 from labconsole.report.delays import NS_PER_US, DelayAt, find_delay
-from labconsole.report.formatting import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    format_loss,
-    format_number,
-    format_set_ups,
-    format_size_number,
-    format_target_number,
-    format_with_interval,
-    size_cells,
-    target_cell,
-)
+from labconsole.report.formatting import UNKNOWN, format_loss, format_set_ups, format_with_interval
 from labconsole.report.material import Material
+from labconsole.report.point_columns import design_columns, rate_columns
 from labconsole.report.points import PointSummary, RunFacts
+from labconsole.report.table_builder import TableColumn, build_table, csv_column, number_column, printed_column
 
 
 def make(material: Material) -> Table:
@@ -27,102 +22,60 @@ def make(material: Material) -> Table:
     return results(material.evaluation.points, material.digest.facts)
 
 
+class ResultRow(NamedTuple):
+    """A design point with its delay, if its trials report one."""
+
+    point: PointSummary
+    delay: DelayAt | None
+
+
 def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Table:
     """Build the table of these points with means, intervals and set-ups."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    delays = [find_delay(point, facts) for point in points]
-    with_delay = any(delay is not None for delay in delays)
-    for p, delay in zip(points, delays, strict=True):
-        rows.append(
-            (
-                p.platform,
-                *size_cells(p.frame),
-                p.sources,
-                target_cell(p),
-                p.background,
-                p.design.conditions.method,
-                p.set_ups,
-                p.n,
-                p.rate_bps.scope,
-                p.offered_bps.mean,
-                p.rate_bps.mean,
-                p.rate_bps.ci_low,
-                p.rate_bps.ci_high,
-                p.rate_bps.sd,
-                p.rate_pps.mean,
-                p.loss_of,
-                p.loss_trials,
-                *_loss_cells(p),
-                *(
-                    (None,) * 5
-                    if delay is None
-                    else (delay.kind, delay.p50_ns.mean, delay.p99_ns.mean, delay.p99_ns.ci_low, delay.p99_ns.ci_high)
-                ),
-            )
-        )
-        cells = (
-            p.platform,
-            format_size_number(p.frame),
-            str(p.sources),
-            format_target_number(p.target_bps, p.frame),
-            p.background,
-            format_set_ups(p.rate_bps),
-            format_number(p.offered_bps.mean / 1e6),
-            format_with_interval(p.rate_bps),
-            _format_loss(p),
-        )
-        shown.append((*cells, *_format_delay(delay)) if with_delay else cells)
-    return Table(
-        name="results",
-        title="Every design point",
-        columns=(
-            "platform",
-            *SIZE_COLUMNS,
-            "sources",
-            "target_bps",
-            "background",
-            "method",
-            "set_ups",
-            "trials",
-            "interval_of",
-            "offered_mean_bps",
-            "forwarding_mean_bps",
-            "forwarding_ci_low_bps",
-            "forwarding_ci_high_bps",
-            "forwarding_sd_bps",
-            "forwarding_mean_pps",
-            "loss_of",
-            "loss_trials",
-            "lost_packets",
-            "offered_packets",
-            "loss_ratio",
-            "loss_ci_low_ratio",
-            "loss_ci_high_ratio",
-            "loss_below_ratio",
-            "lossy_trials_below_ratio",
-            "delay_kind",
-            "delay_p50_ns",
-            "delay_p99_ns",
-            "delay_p99_ci_low_ns",
-            "delay_p99_ci_high_ns",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "size, B",
-            "sources",
-            "target, Mbit/s",
-            "background",
-            "set-ups × trials",
-            "offered, Mbit/s",
-            "forwarded, Mbit/s",
-            "loss",
-            *(("p50, µs", "p99, µs") if with_delay else ()),
-        ),
-        shown=tuple(shown),
-        note=_note(points, delays),
-    )
+    rows = [ResultRow(point, find_delay(point, facts)) for point in points]
+    with_delay = any(row.delay is not None for row in rows)
+    columns: list[TableColumn[ResultRow]] = [
+        design_columns(lambda row: row.point),
+        csv_column("method", lambda row: row.point.design.conditions.method),
+        csv_column("set_ups", lambda row: row.point.set_ups),
+        csv_column("trials", lambda row: row.point.n),
+        printed_column("set-ups × trials", lambda row: format_set_ups(row.point.rate_bps)),
+        csv_column("interval_of", lambda row: row.point.rate_bps.scope),
+        number_column("offered_mean_bps", "offered, Mbit/s", lambda row: row.point.offered_bps.mean, unit=MEGA),
+        rate_columns("forwarding", "forwarded, Mbit/s", lambda row: row.point.rate_bps),
+        csv_column("forwarding_sd_bps", lambda row: row.point.rate_bps.sd),
+        csv_column("forwarding_mean_pps", lambda row: row.point.rate_pps.mean),
+        csv_column("loss_of", lambda row: row.point.loss_of),
+        csv_column("loss_trials", lambda row: row.point.loss_trials),
+        _loss_column("lost_packets", lambda loss: loss.lost_packets),
+        _loss_column("offered_packets", lambda loss: loss.offered_packets),
+        _loss_column("loss_ratio", lambda loss: loss.ratio),
+        _loss_column("loss_ci_low_ratio", lambda loss: loss.low),
+        _loss_column("loss_ci_high_ratio", lambda loss: loss.high),
+        _loss_column("loss_below_ratio", lambda loss: loss.upper_if_none_lost),
+        _loss_column("lossy_trials_below_ratio", lambda loss: loss.upper_share_of_lossy_trials),
+        printed_column("loss", lambda row: _format_loss(row.point)),
+        _delay_column("delay_kind", lambda delay: delay.kind),
+        _delay_column("delay_p50_ns", lambda delay: delay.p50_ns.mean),
+        _delay_column("delay_p99_ns", lambda delay: delay.p99_ns.mean),
+        _delay_column("delay_p99_ci_low_ns", lambda delay: delay.p99_ns.ci_low),
+        _delay_column("delay_p99_ci_high_ns", lambda delay: delay.p99_ns.ci_high),
+    ]
+    if with_delay:
+        columns += [
+            printed_column("p50, µs", lambda row: _format_delay(row.delay.p50_ns if row.delay else None)),
+            printed_column("p99, µs", lambda row: _format_delay(row.delay.p99_ns if row.delay else None)),
+        ]
+    return build_table("results", "Every design point", columns, rows, _note(points, [row.delay for row in rows]))
+
+
+def _loss_column(name: str, value: Callable[[LossEstimate], Cell]) -> TableColumn[ResultRow]:
+    """A value of the loss, if it is known."""
+    return csv_column(name, lambda row: None if row.point.loss is None else value(row.point.loss))
+
+
+def _delay_column(name: str, value: Callable[[DelayAt], Cell]) -> TableColumn[ResultRow]:
+    """A value of the delay, if there is one."""
+    return csv_column(name, lambda row: None if row.delay is None else value(row.delay))
 
 
 def _format_loss(p: PointSummary) -> str:
@@ -131,25 +84,8 @@ def _format_loss(p: PointSummary) -> str:
     return f"{format_loss(p.loss)}{rests}"
 
 
-def _loss_cells(p: PointSummary) -> tuple[Cell, ...]:
-    loss = p.loss
-    if loss is None:
-        return (None,) * 7
-    return (
-        loss.lost_packets,
-        loss.offered_packets,
-        loss.ratio,
-        loss.low,
-        loss.high,
-        loss.upper_if_none_lost,
-        loss.upper_share_of_lossy_trials,
-    )
-
-
-def _format_delay(delay: DelayAt | None) -> tuple[str, str]:
-    if delay is None:
-        return UNKNOWN, UNKNOWN
-    return tuple(format_with_interval(each, NS_PER_US) for each in (delay.p50_ns, delay.p99_ns))  # type: ignore[return-value]
+def _format_delay(quantile: SetUpMean | None) -> str:
+    return UNKNOWN if quantile is None else format_with_interval(quantile, NS_PER_US)
 
 
 def _note(points: Sequence[PointSummary], delays: Sequence[DelayAt | None]) -> str:

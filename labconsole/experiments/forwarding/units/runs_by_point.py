@@ -2,92 +2,37 @@
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.report.formatting import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    format_size_number,
-    format_target_number,
-    size_cells,
-    target_cell,
-)
+from labconsole.contracts.report import ReportUnit, Table
 from labconsole.report.material import Material
+from labconsole.report.point_columns import design_columns
+from labconsole.report.sample import Coverage
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column
 
 
 def make(material: Material) -> Table:
     """Build the table point by point."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in material.coverage:
-        counts = (each.planned, each.taken, each.retaken, each.entered, each.missing)
-        rows.append(
-            (
-                each.plan,
-                each.plan_hash,
-                each.fingerprint,
-                each.point,
-                each.platform,
-                *size_cells(each.frame),
-                each.sources,
-                target_cell(each),
-                each.background,
-                *counts,
-            )
-        )
-        shown.append(
-            (
-                each.plan,
-                str(each.point),
-                each.platform,
-                format_size_number(each.frame),
-                str(each.sources),
-                format_target_number(each.target_bps, each.frame),
-                each.background,
-                *(UNKNOWN if count is None else str(count) for count in counts),
-            )
-        )
+    columns: list[TableColumn[Coverage]] = [
+        column("plan", "plan", lambda each: each.plan),
+        csv_column("plan_hash", lambda each: each.plan_hash),
+        csv_column("testbed_fingerprint", lambda each: each.fingerprint),
+        column("point", "point", lambda each: each.point),
+        design_columns(lambda each: each),
+        column("planned", "planned", lambda each: each.planned),
+        column("taken", "taken", lambda each: each.taken),
+        column("retaken", "retaken", lambda each: each.retaken),
+        column("entered", "entered", lambda each: each.entered),
+        column("missing", "missing", lambda each: each.missing),
+    ]
     bare = any(each.planned is None for each in material.coverage)
-    return Table(
-        name="runs-by-point",
-        title="Planned, taken and entered, point by point",
-        columns=(
-            "plan",
-            "plan_hash",
-            "testbed_fingerprint",
-            "point",
-            "platform",
-            *SIZE_COLUMNS,
-            "sources",
-            "target_bps",
-            "background",
-            "planned",
-            "taken",
-            "retaken",
-            "entered",
-            "missing",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "plan",
-            "point",
-            "platform",
-            "size, B",
-            "sources",
-            "target, Mbit/s",
-            "background",
-            "planned",
-            "taken",
-            "retaken",
-            "entered",
-            "missing",
-        ),
-        shown=tuple(shown),
-        note=(
-            "Planned: set-ups times repetitions, as the plan's file says, else its newest record. Taken: stored "
-            "trials; retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken "
-            "again). Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
-            + (" Records of format 1 do not say what was planned." if bare else "")
-        ),
+    return build_table(
+        "runs-by-point",
+        "Planned, taken and entered, point by point",
+        columns,
+        material.coverage,
+        "Planned: set-ups times repetitions, as the plan's file says, else its newest record. Taken: stored "
+        "trials; retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken "
+        "again). Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
+        + (" Records of format 1 do not say what was planned." if bare else ""),
     )
 
 

@@ -3,71 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
+from labconsole.contracts.report import ReportUnit, Table
+from labconsole.measure.statistics.components import Components
 from labconsole.report.formatting import format_number
 from labconsole.report.material import Material
+from labconsole.report.table_builder import TableColumn, build_table, column
+
+
+class SpreadRow(NamedTuple):
+    """The components of the spread of a platform's points."""
+
+    platform: str
+    parts: Components
 
 
 def make(material: Material) -> Table:
     """Build the table by platform, pooled over its points."""
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for platform, parts in material.evaluation.spread.items():
-        between = parts.variance_between
-        rows.append(
-            (
-                platform,
-                parts.points,
-                parts.set_ups,
-                parts.repetitions,
-                parts.variance_within,
-                parts.variance_of_means,
-                between,
-            )
-        )
-        root = math.copysign(math.sqrt(abs(between)), between)
-        shown.append(
-            (
-                platform,
-                str(parts.points),
-                str(parts.set_ups),
-                f"{parts.repetitions:.3g}",
-                format_number(100 * math.sqrt(parts.variance_within), 2),
-                format_number(100 * math.sqrt(parts.variance_of_means), 2),
-                format_number(100 * root, 2),
-            )
-        )
-    return Table(
-        name="spread",
-        title="Where the spread comes from: between set-ups, and within them",
-        columns=(
-            "platform",
-            "points",
-            "set_ups",
-            "repetitions",
-            "variance_within",
-            "variance_of_set_up_means",
-            "variance_between",
+    columns: list[TableColumn[SpreadRow]] = [
+        column("platform", "platform", lambda row: row.platform),
+        column("points", "points", lambda row: row.parts.points),
+        column("set_ups", "set-ups", lambda row: row.parts.set_ups),
+        column(
+            "repetitions", "repetitions", lambda row: row.parts.repetitions, lambda row: f"{row.parts.repetitions:.3g}"
         ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "points",
-            "set-ups",
-            "repetitions",
-            "within, %",
-            "of set-up means, %",
-            "between, %",
-        ),
-        shown=tuple(shown),
-        note=(
-            "Standard deviations relative to the mean, pooled over a platform's points with three set-ups of two "
-            "repetitions; between: what set-ups add to what their trials explain, with a minus where they lie closer "
-            "than trials make likely (Kalibera and Jones 2013). `labconsole plan advise` reckons set-ups and "
-            "repetitions from it."
-        ),
+        _variance_column("variance_within", "within, %", lambda row: row.parts.variance_within),
+        _variance_column("variance_of_set_up_means", "of set-up means, %", lambda row: row.parts.variance_of_means),
+        _variance_column("variance_between", "between, %", lambda row: row.parts.variance_between),
+    ]
+    return build_table(
+        "spread",
+        "Where the spread comes from: between set-ups, and within them",
+        columns,
+        [SpreadRow(*each) for each in material.evaluation.spread.items()],
+        "Standard deviations relative to the mean, pooled over a platform's points with three set-ups of two "
+        "repetitions; between: what set-ups add to what their trials explain, with a minus where they lie closer "
+        "than trials make likely (Kalibera and Jones 2013). `labconsole plan advise` reckons set-ups and "
+        "repetitions from it.",
     )
+
+
+def _variance_column(name: str, heading: str, variance: Callable[[SpreadRow], float]) -> TableColumn[SpreadRow]:
+    """A variance, printed as a deviation in percent with the sign of the variance."""
+
+    def show(row: SpreadRow) -> str:
+        found = variance(row)
+        return format_number(100 * math.copysign(math.sqrt(abs(found)), found), 2)
+
+    return column(name, heading, variance, show)
 
 
 UNITS = (ReportUnit(name="spread", place=150, make=make),)

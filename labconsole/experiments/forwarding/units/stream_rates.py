@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.statistics.set_ups import SetUpMean, set_up_means
 from labconsole.report.captions import build_caption, build_mark
-from labconsole.report.claim_cells import SETTING_COLUMNS, format_finding, setting_cells
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_number,
-    format_setting,
-    format_size_number,
-    format_with_interval,
-    target_cell,
-)
+from labconsole.report.claim_columns import format_finding
+from labconsole.report.formatting import UNKNOWN, format_number, format_setting, target_cell
 from labconsole.report.material import Material
+from labconsole.report.point_columns import rate_columns, setting_columns
 from labconsole.report.points import DEDICATED, MaximumReading, Values, mean_of_point
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, printed_column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,66 +59,28 @@ def rates(material: Material) -> Iterator[StreamRate]:
 def table(material: Material) -> Table | None:
     """Build the table: a row per stream, with its rate and the result of the test of equal shares."""
     found = list(rates(material))
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in found:
-        r, rate = each.reading, each.rate
-        rows.append(
-            (
-                *setting_cells(r),
-                r.setting.background,
-                target_cell(r.point),
-                each.stream,
-                rate.mean,
-                rate.ci_low,
-                rate.ci_high,
-                rate.set_ups,
-                rate.trials,
-                each.finding,
-            )
-        )
-        shown.append(
-            (
-                format_size_number(r.setting.frame),
-                r.setting.platform,
-                str(r.setting.sources),
-                r.setting.background,
-                each.stream,
-                format_with_interval(rate),
-                f"{rate.set_ups} × {format_number(rate.trials / rate.set_ups, 0)}",
-                each.finding,
-            )
-        )
-    if not rows:
+    if not found:
         return None
-    return Table(
-        name="stream-rates",
-        title="Streams of one trial: what each brings at the setting's maximum",
-        columns=(
-            *SETTING_COLUMNS,
-            "background",
-            "target_bps",
-            "stream",
-            "forwarding_mean_bps",
-            "forwarding_ci_low_bps",
-            "forwarding_ci_high_bps",
-            "set_ups",
-            "trials",
-            "equal_share",
-        ),
-        rows=tuple(rows),
-        headings=(
-            "size, B",
-            "platform",
-            "sources",
-            "background",
-            "stream",
-            "forwarded, Mbit/s",
+    columns: list[TableColumn[StreamRate]] = [
+        setting_columns(lambda each: each.reading.setting),
+        column("background", "background", lambda each: each.reading.setting.background),
+        csv_column("target_bps", lambda each: target_cell(each.reading.point)),
+        column("stream", "stream", lambda each: each.stream),
+        rate_columns("forwarding", "forwarded, Mbit/s", lambda each: each.rate),
+        csv_column("set_ups", lambda each: each.rate.set_ups),
+        csv_column("trials", lambda each: each.rate.trials),
+        printed_column(
             "set-ups × trials",
-            "against an equal share",
+            lambda each: f"{each.rate.set_ups} × {format_number(each.rate.trials / each.rate.set_ups, 0)}",
         ),
-        shown=tuple(shown),
-        note="Bandwidth on the wire of each stream, of trials whose streams were offered the same; ± half the 95 % "
+        column("equal_share", "against an equal share", lambda each: each.finding),
+    ]
+    return build_table(
+        "stream-rates",
+        "Streams of one trial: what each brings at the setting's maximum",
+        columns,
+        found,
+        "Bandwidth on the wire of each stream, of trials whose streams were offered the same; ± half the 95 % "
         "interval. The test of equal shares is that of the table of shares, in its family of claims.",
     )
 

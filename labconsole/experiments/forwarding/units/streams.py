@@ -4,68 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
-from labconsole.report.claim_cells import (
-    CLAIM_COLUMNS,
-    CLAIM_HEADINGS,
-    SETTING_COLUMNS,
-    claim_cells,
-    family_note,
-    format_claim,
-    format_claim_effect,
-    setting_cells,
-)
+from labconsole.contracts.report import Finding, Findings, ReportUnit, Table
+from labconsole.report.claim_columns import claim_columns, family_note, format_claim_effect
+from labconsole.report.comparisons import StreamShare
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.formatting import (
-    format_full_setting,
-    format_number,
-    format_percent,
-    format_size_number,
-    target_cell,
-)
+from labconsole.report.formatting import format_full_setting, format_percent, target_cell
 from labconsole.report.material import Material
+from labconsole.report.point_columns import setting_columns
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, percent_column
 
 
 def table(material: Material) -> Table:
     """Build the table of every stream in trials with several, with its claim."""
     family = material.evaluation.claims
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in material.evaluation.streams:
-        r, setting = each.reading, each.reading.setting
-        plain = each.share * each.streams - 1
-        rows.append(
-            (
-                *setting_cells(r),
-                setting.background,
-                target_cell(r.point),
-                each.stream,
-                each.share,
-                *claim_cells(each.claim, plain),
-            )
-        )
-        shown.append(
-            (
-                format_size_number(setting.frame),
-                setting.platform,
-                str(setting.sources),
-                setting.background,
-                each.stream,
-                format_number(100 * each.share, 2),
-                *format_claim(each.claim, plain, family),
-            )
-        )
-    return Table(
-        name="streams",
-        title="Streams of one trial: share of what was forwarded",
-        columns=(*SETTING_COLUMNS, "background", "target_bps", "stream", "share_ratio", *CLAIM_COLUMNS),
-        rows=tuple(rows),
-        headings=("size, B", "platform", "sources", "background", "stream", "share, %", *CLAIM_HEADINGS),
-        shown=tuple(shown),
-        note=(
-            "At each setting's maximum, of trials whose streams were offered the same; change: against an equal share. "
-            f"Of two streams the first says it for both. {family_note(family)}"
-        ),
+    columns: list[TableColumn[StreamShare]] = [
+        setting_columns(lambda each: each.reading.setting),
+        column("background", "background", lambda each: each.reading.setting.background),
+        csv_column("target_bps", lambda each: target_cell(each.reading.point)),
+        column("stream", "stream", lambda each: each.stream),
+        percent_column("share_ratio", "share, %", lambda each: each.share, 2),
+        claim_columns(lambda each: each.claim, lambda each: each.share * each.streams - 1, family),
+    ]
+    return build_table(
+        "streams",
+        "Streams of one trial: share of what was forwarded",
+        columns,
+        material.evaluation.streams,
+        "At each setting's maximum, of trials whose streams were offered the same; change: against an equal share. "
+        f"Of two streams the first says it for both. {family_note(family)}",
     )
 
 

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.report_data import (
     CLOCK,
     RESOURCES,
     build_summary,
     describe_settings,
-    format_job,
     format_panel_title,
+    job_columns,
     resource_of,
     seconds_mark,
     sort_platforms,
 )
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
-from labconsole.measure.statistics.line_in_blocks import OverBlocks
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.report.captions import build_caption
-from labconsole.report.effect_formatting import format_line_part
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_number
+from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, line_columns, number_column
 
 OVERHEAD = dict(zip(("quetier-3", "quetier-4", "quetier-5-disk", "quetier-5-network"), RESOURCES, strict=True))
 LINEARITY = dict(zip(("quetier-7", "quetier-8", "quetier-9", "quetier-10"), RESOURCES, strict=True))
@@ -126,103 +127,86 @@ def _line(curves: Sequence[GuestsCurve], label: str, height: object) -> list[Plo
     return [PlottedCurve(label, marks)]
 
 
+class GuestsCurveRow(NamedTuple):
+    """A curve, and whether one guest works or all do."""
+
+    working: str
+    curve: GuestsCurve
+
+    @property
+    def key(self) -> PointKey:
+        return self.curve.key
+
+    @property
+    def fit(self) -> LineInBlocks | None:
+        return self.curve.fit
+
+    @property
+    def blocks(self) -> int:
+        return 0 if self.fit is None else self.fit.blocks
+
+    @property
+    def most_guests(self) -> PointTimes:
+        return self.curve.points[-1]
+
+
 def table(material: Material) -> Table | None:
     """Build the table of the lines: how a time grows with the number of guests."""
     summary = build_summary(material)
-    curves = [("one works", each) for each in summary.one_works] + [("all work", each) for each in summary.all_work]
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for working, curve in curves:
-        fit, key = curve.fit, curve.key
-        sd = curve.points[-1].between_guests_sd_s
-        rows.append(
-            (
-                key.platform,
-                key.job,
-                key.size,
-                key.cpu,
-                working,
-                *_figures(None if fit is None else fit.slope),
-                *_figures(None if fit is None else fit.constant),
-                curve.alone_s,
-                *_figures(None if fit is None else fit.bend),
-                sd,
-                curve.points[-1].jain,
-                len(curve.points),
-                0 if fit is None else fit.blocks,
-                curve.word,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        shown.append(
-            (
-                key.platform,
-                format_job(key),
-                f"{working}, {describe_settings(summary, key)}",
-                format_line_part(None if fit is None else fit.slope, 4),
-                format_line_part(None if fit is None else fit.constant, 3),
-                UNKNOWN if curve.alone_s is None else format_number(curve.alone_s, 3),
-                format_line_part(None if fit is None else fit.bend, 4),
-                UNKNOWN if sd is None else format_number(sd, 3),
-                UNKNOWN if curve.points[-1].jain is None else format_number(curve.points[-1].jain, 3),
-                f"{0 if fit is None else fit.blocks} at {len(curve.points)}",
-                curve.word or UNKNOWN,
-            )
-        )
+    rows = [GuestsCurveRow("one works", each) for each in summary.one_works]
+    rows += [GuestsCurveRow("all work", each) for each in summary.all_work]
     if not rows:
         return None
-    return Table(
-        name="job-guests",
-        title="How a program's time grows with the number of guests",
-        columns=(
-            "platform",
-            "job",
-            "size",
-            "cpu",
+    columns: list[TableColumn[GuestsCurveRow]] = [
+        job_columns(lambda row: row.key),
+        csv_column("cpu", lambda row: row.key.cpu),
+        column(
             "working",
-            "slope_s_per_guest",
-            "slope_ci_low_s",
-            "slope_ci_high_s",
-            "intercept_s",
-            "intercept_ci_low_s",
-            "intercept_ci_high_s",
-            "bare_seconds",
-            "bend_s_per_guest_squared",
-            "bend_ci_low_s",
-            "bend_ci_high_s",
-            "between_guests_sd_s",
-            "jain",
-            "numbers_of_guests",
-            "blocks",
-            "word",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "job",
             "guests",
-            "s per guest",
-            "s at none",
-            "bare host s",
-            "bend s per guest²",
-            "sd between guests s",
-            "Jain",
-            "blocks",
-            "finding",
+            lambda row: row.working,
+            lambda row: f"{row.working}, {describe_settings(summary, row.key)}",
         ),
-        shown=tuple(shown),
-        note="Least squares within each block that has all numbers of guests; means over blocks, with 95 % intervals "
+        line_columns(
+            "slope_s_per_guest",
+            "s per guest",
+            lambda row: row.fit.slope if row.fit else None,
+            4,
+            bounds=("slope_ci_low_s", "slope_ci_high_s"),
+        ),
+        line_columns(
+            "intercept_s",
+            "s at none",
+            lambda row: row.fit.constant if row.fit else None,
+            3,
+            bounds=("intercept_ci_low_s", "intercept_ci_high_s"),
+        ),
+        number_column("bare_seconds", "bare host s", lambda row: row.curve.alone_s, 3),
+        line_columns(
+            "bend_s_per_guest_squared",
+            "bend s per guest²",
+            lambda row: row.fit.bend if row.fit else None,
+            4,
+            bounds=("bend_ci_low_s", "bend_ci_high_s"),
+        ),
+        number_column("between_guests_sd_s", "sd between guests s", lambda row: row.most_guests.between_guests_sd_s, 3),
+        number_column("jain", "Jain", lambda row: row.most_guests.jain, 3),
+        csv_column("numbers_of_guests", lambda row: len(row.curve.points)),
+        column("blocks", "blocks", lambda row: row.blocks, lambda row: f"{row.blocks} at {len(row.curve.points)}"),
+        column("word", "finding", lambda row: row.curve.word),
+        environment_columns(lambda row: row.key, summary.testbeds),
+    ]
+    return build_table(
+        "job-guests",
+        "How a program's time grows with the number of guests",
+        columns,
+        rows,
+        "Least squares within each block that has all numbers of guests; means over blocks, with 95 % intervals "
         "(Student's t over blocks); where all work, of the slowest guest. Flat: the slope's interval lies within ± 5 % "
         "of the time alone per 100 guests; grows: it excludes zero; faster than linear: so does that of the bend, the "
         "quadratic term. No interval, and no claim, of fewer than three blocks or numbers of guests. Adjusted for "
         "nothing: of twenty rows without growth one may grow by chance. "
         "Deviation between guests and Jain's index of one over their times are those of the most guests.",
     )
-
-
-def _figures(part: OverBlocks | None) -> tuple[Cell, Cell, Cell]:
-    return (None, None, None) if part is None else (part.mean, part.low, part.high)
 
 
 UNITS = (

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.job.report_data import (
     RESOURCES,
     build_summary,
-    describe_settings,
-    format_job,
     format_panel_title,
+    guests_column,
+    job_columns,
     resource_of,
     sort_platforms,
 )
+from labconsole.experiments.job.summary import IsolationResult
 from labconsole.measure.statistics.effects import Effect
 from labconsole.report.effect_formatting import format_ratio
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
+from labconsole.report.formatting import format_span
+from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
+from labconsole.report.table_builder import Interval, TableColumn, build_table, column, interval_columns
 
 FIGURES = dict(zip(("quetier-11", "quetier-12", "quetier-13", "quetier-14"), RESOURCES, strict=True))
 
@@ -60,9 +63,8 @@ def bars(material: Material, name: str) -> Figure | None:
 
 def _describe_bars(panels: Sequence[Panel]) -> str:
     marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
-    blocks = sorted({mark.n for mark in marks})
-    many = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
-    behind = f"Of {many} block{'s' if blocks[-1] > 1 else ''}"
+    blocks = {mark.n for mark in marks}
+    behind = f"Of {format_span(blocks)} block{'s' if max(blocks) > 1 else ''}"
     if all(mark.low is None for mark in marks):
         return f"{behind}; no error bars: an interval needs three."
     interval = "95 % confidence interval of the ratio, paired by block (Student's t on the logarithm)"
@@ -79,64 +81,42 @@ def _mark(place: int, effect: Effect) -> Mark:
 def table(material: Material) -> Table | None:
     """Build the table of the same times, with the conclusion."""
     summary = build_summary(material)
-    found = summary.isolation
-    if not found:
+    if not summary.isolation:
         return None
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in found:
-        key, sides = each.key, (each.first, each.second)
-        figures: list[Cell] = []
-        for side in sides:
-            figures += [None if value is None else 1 + value for value in (side.change, side.ci_low, side.ci_high)]
-        rows.append(
-            (
-                key.platform,
-                key.job,
-                key.size,
-                key.guests,
-                *figures,
-                each.first.blocks,
-                each.word,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        ratios = (format_ratio(side) for side in sides)
-        shown.append(
-            (
-                key.platform,
-                format_job(key),
-                describe_settings(summary, key, guests=True),
-                *ratios,
-                str(each.first.blocks),
-                each.word,
-            )
-        )
-    return Table(
-        name="job-isolation",
-        title="Isolation of two guests on one processor",
-        columns=(
-            "platform",
-            "job",
-            "size",
-            "guests",
-            "first_ratio",
-            "first_ci_low",
-            "first_ci_high",
-            "second_ratio",
-            "second_ci_low",
-            "second_ci_high",
-            "blocks",
-            "word",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=("platform", "job", "guests", "with one copy", "with two copies", "blocks", "finding"),
-        shown=tuple(shown),
-        note="Times as long as one copy alone in the same crew, with 95 % intervals. Between guests: both lie "
+    columns: list[TableColumn[IsolationResult]] = [
+        job_columns(lambda each: each.key),
+        guests_column(summary, lambda each: each.key),
+        _ratio_columns("first", "with one copy", lambda each: each.first),
+        _ratio_columns("second", "with two copies", lambda each: each.second),
+        column("blocks", "blocks", lambda each: each.first.blocks),
+        column("word", "finding", lambda each: each.word),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "job-isolation",
+        "Isolation of two guests on one processor",
+        columns,
+        summary.isolation,
+        "Times as long as one copy alone in the same crew, with 95 % intervals. Between guests: both lie "
         "within 1.8 to 2.2 and 2.7 to 3.3; between processes: both within 2.7 to 3.3; neither: an interval lies "
         "wholly outside.",
     )
+
+
+def _ratio_columns(
+    name: str, heading: str, effect: Callable[[IsolationResult], Effect]
+) -> TableColumn[IsolationResult]:
+    """The time of a guest as a multiple of one copy's alone."""
+
+    def multiples(each: IsolationResult) -> Interval:
+        found = effect(each)
+        change, low, high = (
+            None if ratio is None else 1 + ratio for ratio in (found.change, found.ci_low, found.ci_high)
+        )
+        return change, low, high
+
+    bounds = (f"{name}_ci_low", f"{name}_ci_high")
+    return interval_columns(f"{name}_ratio", heading, multiples, lambda each: format_ratio(effect(each)), bounds)
 
 
 UNITS = (

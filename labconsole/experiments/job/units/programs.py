@@ -6,26 +6,35 @@ from __future__ import annotations
 
 from functools import partial
 
-from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.job.report_data import (
     CLOCK,
     build_summary,
     claimed,
-    describe_settings,
     format_cpu_limits,
-    format_job,
     format_panel_title,
-    format_seconds,
+    guests_column,
+    job_columns,
     resource_of,
     seconds_mark,
     select_timed,
     sort_platforms,
 )
+from labconsole.experiments.job.summary import Overhead
 from labconsole.report.captions import build_caption
-from labconsole.report.effect_formatting import format_effect
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_number
+from labconsole.report.formatting import format_number
+from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    effect_columns,
+    mean_column,
+    mean_columns,
+    number_column,
+)
 
 FIGURES = {"mattos-1": ("cpu", "memory"), "mattos-2": ("disk",)}
 WHAT = {"mattos-1": "programs of the processor and of memory", "mattos-2": "programs that use the disk"}
@@ -68,86 +77,29 @@ def overheads(material: Material) -> Table | None:
     if not summary.overheads:
         return None
     times = {each.key: each.seconds for each in summary.points}
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in summary.overheads:
-        key, effect, added = each.key, each.effect, each.added_s
-        ours, bare = times[key], times[each.bare]
-        rows.append(
-            (
-                key.platform,
-                key.job,
-                key.size,
-                key.guests,
-                key.cpu,
-                None if ours is None else ours.mean,
-                None if bare is None else bare.mean,
-                None if added is None else added.mean,
-                None if added is None else added.ci_low,
-                None if added is None else added.ci_high,
-                effect.change,
-                effect.ci_low,
-                effect.ci_high,
-                effect.blocks,
-                effect.p,
-                each.adjusted_p,
-                each.word,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        shown.append(
-            (
-                key.platform,
-                format_job(key),
-                describe_settings(summary, key, guests=True),
-                format_seconds(ours),
-                format_seconds(bare),
-                format_seconds(added),
-                format_effect(effect),
-                str(effect.blocks),
-                UNKNOWN if each.adjusted_p is None else format_number(each.adjusted_p, 3),
-                each.word,
-            )
-        )
     margin = summary.margin_ratio
-    return Table(
-        name="job-overheads",
-        title="What a guest adds to a program's time on the bare host",
-        columns=(
-            "platform",
-            "job",
-            "size",
-            "guests",
-            "cpu",
-            "seconds",
-            "bare_seconds",
-            "added_s",
-            "added_ci_low_s",
-            "added_ci_high_s",
-            "added_ratio",
-            "added_ratio_ci_low",
-            "added_ratio_ci_high",
-            "blocks",
-            "p",
-            "adjusted_p",
-            "word",
-            *ENVIRONMENT_COLUMNS,
+    columns: list[TableColumn[Overhead]] = [
+        job_columns(lambda each: each.key),
+        guests_column(summary, lambda each: each.key),
+        csv_column("cpu", lambda each: each.key.cpu),
+        mean_column("seconds", "s", lambda each: times[each.key], places=3),
+        mean_column("bare_seconds", "s on the bare host", lambda each: times[each.bare], places=3),
+        mean_columns(
+            "added_s", "added s", lambda each: each.added_s, places=3, bounds=("added_ci_low_s", "added_ci_high_s")
         ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "job",
-            "guests",
-            "s",
-            "s on the bare host",
-            "added s",
-            "added",
-            "blocks",
-            "p (Holm)",
-            "finding",
-        ),
-        shown=tuple(shown),
-        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others stand beside it. "
+        effect_columns("added_ratio", "added", lambda each: each.effect),
+        column("blocks", "blocks", lambda each: each.effect.blocks),
+        csv_column("p", lambda each: each.effect.p),
+        number_column("adjusted_p", "p (Holm)", lambda each: each.adjusted_p, 3),
+        column("word", "finding", lambda each: each.word),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "job-overheads",
+        "What a guest adds to a program's time on the bare host",
+        columns,
+        summary.overheads,
+        f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others stand beside it. "
         "Added: paired by block, relative on the logarithm. The findings are one family (Holm)"
         + (
             ", no margin declared: nothing is called equivalent."

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.job.points import PointTimes
+from typing import NamedTuple
+
+from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.report_data import (
     build_summary,
-    describe_settings,
     format_panel_title,
-    format_seconds,
+    guests_column,
     seconds_mark,
     sort_platforms,
 )
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.report.captions import build_caption
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_number
+from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
 from labconsole.report.reference import describe_matching
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    mean_columns,
+    number_column,
+    printed_column,
+)
 
 PAPER = "quetier"
 CLOCK = "Seconds of a request by the clock of who makes it, outside, less what fetching nothing takes there"
@@ -59,65 +69,60 @@ def bars(material: Material) -> Figure | None:
     )
 
 
+class RequestRow(NamedTuple):
+    """One of the three requests: its time, and the paper's seconds for it if known."""
+
+    key: PointKey
+    request: str
+    seconds: SetUpMean
+    paper_s: float | None
+
+
+def _protocol(key: PointKey) -> str:
+    return key.job.removeprefix("serve-")
+
+
 def times(material: Material) -> Table | None:
     """Build the table of the same times, next to those of the paper if it is available."""
-    summary, paper = build_summary(material), material.paper
-    known = paper is not None and paper.name == PAPER
-    printed = (
-        {}
-        if paper is None or not known
-        else {
-            (row["protocol"], row["platform"], row["guest"], row["request"]): float(row["seconds"])
-            for row in paper.tables["http"]
-        }
-    )
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in _served(material):
-        key, protocol = each.key, each.key.job.removeprefix("serve-")
-        theirs = material.paper_names.get(key.platform, "")
-        for name, mean, (guest, request) in zip(NAMES, each.apart, THEIRS, strict=True):
-            paper_s = printed.get((protocol, theirs, guest, request))
-            interval = (mean.mean, mean.ci_low, mean.ci_high, mean.set_ups)
-            rows.append(
-                (
-                    key.platform,
-                    key.job,
-                    key.size,
-                    key.guests,
-                    name,
-                    *interval,
-                    paper_s,
-                    *build_environment_cells(key, summary.testbeds),
-                )
-            )
-            cells = (key.platform, f"{protocol} ({key.size} MiB)", describe_settings(summary, key, guests=True), name)
-            shown.append((*cells, format_seconds(mean), UNKNOWN if paper_s is None else format_number(paper_s, 0)))
+    summary, paper, points = build_summary(material), material.paper, _served(material)
+    printed: dict[tuple[str, str, str, str], float] = {}
+    source = ""
+    if paper is not None and paper.name == PAPER:
+        for row in paper.tables["http"]:
+            printed[row["protocol"], row["platform"], row["guest"], row["request"]] = float(row["seconds"])
+        own = (each.key.platform for each in points)
+        matched = describe_matching(own, material.paper_names, "the paper has no seconds beside them")
+        source = f" {paper.cited('figure 1', how='files of 600 MB')} {matched}"
+    rows = [
+        RequestRow(
+            each.key,
+            name,
+            mean,
+            printed.get((_protocol(each.key), material.paper_names.get(each.key.platform, ""), *theirs)),
+        )
+        for each in points
+        for name, mean, theirs in zip(NAMES, each.apart, THEIRS, strict=True)
+    ]
     if not rows:
         return None
-    own = (each.key.platform for each in _served(material))
-    matched = describe_matching(own, material.paper_names, "the paper has no seconds beside them")
-    source = "" if paper is None or not known else f" {paper.cited('figure 1', how='files of 600 MB')} {matched}"
-    return Table(
-        name="quetier-1-times",
-        title="Seconds of each request to guests that serve files",
-        columns=(
-            "platform",
-            "job",
-            "size",
-            "guests",
-            "request",
-            "seconds",
-            "ci_low_s",
-            "ci_high_s",
-            "set_ups",
-            "paper_s",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=("platform", "file", "guests", "request", "s", "paper's s"),
-        shown=tuple(shown),
-        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups. Only valid trials enter.{source}",
+    columns: list[TableColumn[RequestRow]] = [
+        column("platform", "platform", lambda row: row.key.platform),
+        csv_column("job", lambda row: row.key.job),
+        csv_column("size", lambda row: row.key.size),
+        printed_column("file", lambda row: f"{_protocol(row.key)} ({row.key.size} MiB)"),
+        guests_column(summary, lambda row: row.key),
+        column("request", "request", lambda row: row.request),
+        mean_columns("seconds", "s", lambda row: row.seconds, places=3, bounds=("ci_low_s", "ci_high_s")),
+        csv_column("set_ups", lambda row: row.seconds.set_ups),
+        number_column("paper_s", "paper's s", lambda row: row.paper_s, 0),
+        environment_columns(lambda row: row.key, summary.testbeds),
+    ]
+    return build_table(
+        "quetier-1-times",
+        "Seconds of each request to guests that serve files",
+        columns,
+        rows,
+        f"{CLOCK}; mean ± half the 95 % interval over set-ups. Only valid trials enter.{source}",
     )
 
 

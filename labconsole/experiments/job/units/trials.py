@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, Part, ReportUnit, Table
-from labconsole.experiments.job.report_data import build_summary, describe_settings, format_copies, format_job
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from labconsole.contracts.report import Finding, Findings, MethodNote, Part, ReportUnit, Table
+from labconsole.experiments.job.points import PointTimes
+from labconsole.experiments.job.report_data import (
+    build_summary,
+    describe_settings,
+    format_copies,
+    format_job,
+    job_columns,
+)
 from labconsole.measure.hypervisors import describe_outer_hypervisors
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN, format_noun_count, format_number
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.formatting import format_noun_count, format_number
+from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
+from labconsole.report.table_builder import (
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    mean_columns,
+    mean_value,
+    number_column,
+)
+
+WORKING = {"one": "one works", "all": "all work", "one-two": "one and two copies"}
 
 
 def trials(material: Material) -> Table | None:
@@ -15,78 +37,56 @@ def trials(material: Material) -> Table | None:
     summary = build_summary(material)
     if not summary.points:
         return None
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in summary.points:
-        key, mean = each.key, each.seconds
-        out = ", ".join(f"{number} {code}" for code, number in each.left_out.items())
-        set_ups = each.apart[0].set_ups if each.apart else None if mean is None else mean.set_ups
-        guests = [sum(copy.mean for copy in of) / len(of) if of else None for of in each.times_by_guest]
-        rows.append(
-            (
-                key.platform,
-                key.job,
-                key.size,
-                key.guests,
-                key.working,
-                key.cpu,
-                None if mean is None else mean.mean,
-                None if mean is None else mean.ci_low,
-                None if mean is None else mean.ci_high,
-                None if each.slowest is None else each.slowest.mean,
-                *guests,
-                len(each.job_ids),
-                set_ups,
-                sum(each.left_out.values()),
-                out,
-                key.program,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        works = {"one": "one works", "all": "all work", "one-two": "one and two copies"}[key.working]
-        shown.append(
-            (
-                key.platform,
-                format_job(key),
-                f"{describe_settings(summary, key, guests=True)}, {works}",
-                format_copies(each),
-                UNKNOWN if each.slowest is None else format_number(each.slowest.mean, 3),
-                str(len(each.job_ids)),
-                UNKNOWN if set_ups is None else str(set_ups),
-                out or "none",
-            )
-        )
-    newer = format_noun_count(summary.superseded, "trial") if summary.superseded else ""
-    return Table(
-        name="job-trials",
-        title="Times of jobs in guests",
-        columns=(
-            "platform",
-            "job",
-            "size",
-            "guests",
+    columns: list[TableColumn[PointTimes]] = [
+        job_columns(lambda each: each.key),
+        csv_column("guests", lambda each: each.key.guests),
+        column(
             "working",
-            "cpu",
-            "seconds",
-            "ci_low_s",
-            "ci_high_s",
-            "slowest_s",
-            "first_guest_s",
-            "second_guest_s",
-            "trials",
-            "set_ups",
-            "left_out",
-            "left_out_codes",
-            "program_sha256",
-            *ENVIRONMENT_COLUMNS,
+            "guests",
+            lambda each: each.key.working,
+            lambda each: f"{describe_settings(summary, each.key, guests=True)}, {WORKING[each.key.working]}",
         ),
-        rows=tuple(rows),
-        headings=("platform", "job", "guests", "s", "slowest s", "trials", "set-ups", "left out"),
-        shown=tuple(shown),
-        note="Mean ± half the 95 % interval over set-ups, over the copies of a trial; of one and two copies, that of "
+        csv_column("cpu", lambda each: each.key.cpu),
+        mean_columns("seconds", "s", lambda each: each.seconds, bounds=("ci_low_s", "ci_high_s"), show=format_copies),
+        number_column("slowest_s", "slowest s", lambda each: mean_value(each.slowest), 3),
+        csv_column("first_guest_s", lambda each: _mean_of_copies(each.times_by_guest[0])),
+        csv_column("second_guest_s", lambda each: _mean_of_copies(each.times_by_guest[1])),
+        column("trials", "trials", lambda each: len(each.job_ids)),
+        column("set_ups", "set-ups", _count_set_ups),
+        csv_column("left_out", lambda each: sum(each.left_out.values())),
+        left_out_column(lambda each: each.left_out),
+        csv_column("program_sha256", lambda each: each.key.program),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    newer = format_noun_count(summary.superseded, "trial") if summary.superseded else ""
+    return build_table(
+        "job-trials",
+        "Times of jobs in guests",
+        columns,
+        summary.points,
+        "Mean ± half the 95 % interval over set-ups, over the copies of a trial; of one and two copies, that of "
         "the first guest, and both of the second. Only valid trials enter"
         + (f"; {newer} of which a newer one is stored do not." if newer else "."),
     )
+
+
+def _mean_of_copies(copies: Sequence[SetUpMean]) -> float | None:
+    return sum(copy.mean for copy in copies) / len(copies) if copies else None
+
+
+def _count_set_ups(point: PointTimes) -> int | None:
+    if point.apart:
+        return point.apart[0].set_ups
+    return point.seconds.set_ups if point.seconds else None
+
+
+class ClockRow(NamedTuple):
+    """The clocks of one platform's guests: the least, mean and largest ratio of its points."""
+
+    platform: str
+    least: float
+    mean: float
+    largest: float
 
 
 def clocks(material: Material) -> Table | None:
@@ -98,19 +98,27 @@ def clocks(material: Material) -> Table | None:
     for each in points:
         assert each.clock_ratio is not None
         of.setdefault(each.key.platform, []).append(each.clock_ratio)
-    rows: list[tuple[Cell, ...]] = []
-    for platform, ratios in sorted(of.items()):
-        mean = sum(each[1] for each in ratios) / len(ratios)
-        rows.append((platform, min(each[0] for each in ratios), mean, max(each[2] for each in ratios)))
-    return Table(
-        name="clock-ratio",
-        title="Guests' own clocks against the one outside",
-        columns=("platform", "least", "mean", "largest"),
-        rows=tuple(rows),
-        headings=("platform", "least", "mean", "largest"),
-        shown=tuple((str(row[0]), *(format_number(float(cell or 0), 3) for cell in row[1:])) for row in rows),
-        note="Time by the guest's uptime, which has two digits, over time by the clock outside. No time here rests on "
-        "it.",
+    rows = [
+        ClockRow(
+            platform,
+            min(each[0] for each in ratios),
+            sum(each[1] for each in ratios) / len(ratios),
+            max(each[2] for each in ratios),
+        )
+        for platform, ratios in sorted(of.items())
+    ]
+    columns: list[TableColumn[ClockRow]] = [
+        column("platform", "platform", lambda row: row.platform),
+        number_column("least", "least", lambda row: row.least, 3),
+        number_column("mean", "mean", lambda row: row.mean, 3),
+        number_column("largest", "largest", lambda row: row.largest, 3),
+    ]
+    return build_table(
+        "clock-ratio",
+        "Guests' own clocks against the one outside",
+        columns,
+        rows,
+        "Time by the guest's uptime, which has two digits, over time by the clock outside. No time here rests on it.",
     )
 
 

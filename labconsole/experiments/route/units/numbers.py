@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
 from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
 from labconsole.experiments.route.points import RoutePointKey
-from labconsole.experiments.route.report_data import build_summary, claimed, format_set_up_mean, interval
+from labconsole.experiments.route.report_data import build_summary, claimed
 from labconsole.experiments.route.route_comparison import (
     CROSSED,
     FACTOR_NAMES,
@@ -13,13 +16,29 @@ from labconsole.experiments.route.route_comparison import (
     describe_outcome,
     format_word,
 )
-from labconsole.experiments.route.summary import RoutesSummary
+from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary
+from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.captions import INTERVALS, JAIN
 from labconsole.report.effect_formatting import format_effect
-from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
-from labconsole.report.formatting import UNKNOWN
+from labconsole.report.formatting import UNKNOWN, format_mean
+from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
+from labconsole.report.paper_columns import PaperRow, paper_columns
 from labconsole.report.reference import CAUTION, UNMATCHED_NOTE, describe_matching
+from labconsole.report.table_builder import (
+    Item,
+    TableColumn,
+    build_table,
+    column,
+    csv_column,
+    csv_columns,
+    csv_interval_columns,
+    csv_mean_columns,
+    effect_with_bounds,
+    interval_columns,
+    mean_columns,
+    printed_column,
+)
 
 PAPER = "mattos"
 PAPER_FALL = -0.30
@@ -30,197 +49,123 @@ TOPICS = {"guests": "forwarding", "routes": "routes"}
 """Varied factor to the topic of the paper's sentences on it."""
 
 VARIED = {**FACTOR_NAMES, "guests": "number of routers"}
+ALL = "all"
+"""All routers of a point together, in place of a router's name."""
+
+
+class RouterRow(NamedTuple):
+    """One router of a point, or all of them together (``all``). Quantities that only one of both has are None."""
+
+    point: RoutePointResult
+    router: str
+    forwarded_pps: SetUpMean | None
+    lost_ratio: SetUpMean | None
+    lost_inside_ratio: SetUpMean | None = None
+    jain: SetUpMean | None = None
+    busy_ratio: SetUpMean | None = None
+    switches_per_s: SetUpMean | None = None
+
+    @property
+    def key(self) -> RoutePointKey:
+        return self.point.key
+
+    @property
+    def is_single(self) -> bool:
+        return self.router != ALL
+
+
+def _build_router_rows(point: RoutePointResult) -> Iterator[RouterRow]:
+    """Yield a row for all routers of a point together and, of several, one for each."""
+    jain, busy_ratio, switches_per_s = point.jain, point.busy_ratio, point.switches_per_s
+    yield RouterRow(point, ALL, point.sum_pps, point.lost_ratio, None, jain, busy_ratio, switches_per_s)
+    for each in point.routers if point.key.guests > 1 else ():
+        yield RouterRow(point, each.guest, each.forwarded_pps, each.lost_ratio, each.inside_ratio)
 
 
 def routers(material: Material) -> Table | None:
     """A row for each router of each point, and one for all together."""
     summary = build_summary(material)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for point in summary.points:
-        key, where = point.key, build_environment_cells(point.key, summary.testbeds)
-        out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-        factors = (
-            key.platform,
-            key.guests,
-            key.routes,
-            key.destinations,
-            key.filters,
-            key.target_pps,
-            *_else(key),
-        )
-        trials = len(point.route_ids)
-        name_cells = (summary.name_of(key), str(key.guests), key.load, key.rate)
-        of_all = (point.sum_pps, point.lost_ratio, None, point.jain, point.busy_ratio, point.switches_per_s)
-        rows.append((*factors, "all", *(c for each in of_all for c in interval(each)), trials, out, *where))
-        shown.append(
-            (
-                *name_cells,
-                "all",
-                format_set_up_mean(point.sum_pps),
-                format_set_up_mean(point.lost_ratio, 0.01, 3),
-                UNKNOWN,
-                format_set_up_mean(point.jain, 1, 4) if key.guests > 1 else UNKNOWN,
-                str(trials),
-                out or "none",
-            )
-        )
-        for each in point.routers if key.guests > 1 else ():
-            own = (each.forwarded_pps, each.lost_ratio, each.inside_ratio, None, None, None)
-            cells = [cell for found in own for cell in interval(found)]
-            rows.append((*factors, each.guest, *cells, trials, out, *where))
-            shown.append(
-                (
-                    *name_cells,
-                    each.guest,
-                    format_set_up_mean(each.forwarded_pps),
-                    format_set_up_mean(each.lost_ratio, 0.01, 3),
-                    format_set_up_mean(each.inside_ratio, 0.01, 3),
-                    "",
-                    str(trials),
-                    "",
-                )
-            )
+    rows = [row for point in summary.points for row in _build_router_rows(point)]
     if not rows:
         return None
-    quantities = ("forwarded_pps", "lost_ratio", "lost_inside_ratio", "jain", "busy_ratio", "switches_per_s")
-    return Table(
-        name="routers",
-        title="What each router forwarded",
-        columns=(
-            "platform",
-            "guests",
-            "routes",
-            "destinations",
-            "filters",
-            "target_pps",
-            *ELSE,
-            "router",
-            *(column for name in quantities for column in (name, f"{name}_ci_low", f"{name}_ci_high")),
-            "trials",
-            "left_out_codes",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "platform",
-            "routers",
-            "each has",
-            "sent",
-            "router",
-            "packets/s",
-            "lost, %",
-            "lost in it, %",
-            "Jain",
-            "trials",
-            "left out",
-        ),
-        shown=tuple(shown),
-        note="Packets that came to the sink, in the bins in which all routers forward. "
+    columns: list[TableColumn[RouterRow]] = [
+        column("platform", "platform", lambda row: row.key.platform, lambda row: summary.name_of(row.key)),
+        column("guests", "routers", lambda row: row.key.guests),
+        csv_column("routes", lambda row: row.key.routes),
+        csv_column("destinations", lambda row: row.key.destinations),
+        csv_column("filters", lambda row: row.key.filters),
+        printed_column("each has", lambda row: row.key.load),
+        column("target_pps", "sent", lambda row: row.key.target_pps, lambda row: row.key.rate),
+        _other_factors(lambda row: row.key),
+        column("router", "router", lambda row: row.router),
+        mean_columns("forwarded_pps", "packets/s", lambda row: row.forwarded_pps),
+        mean_columns("lost_ratio", "lost, %", lambda row: row.lost_ratio, 0.01, 3),
+        mean_columns("lost_inside_ratio", "lost in it, %", lambda row: row.lost_inside_ratio, 0.01, 3),
+        mean_columns("jain", "Jain", lambda row: row.jain, show=_format_jain),
+        csv_mean_columns("busy_ratio", lambda row: row.busy_ratio),
+        csv_mean_columns("switches_per_s", lambda row: row.switches_per_s),
+        column("trials", "trials", lambda row: len(row.point.route_ids)),
+        left_out_column(lambda row: row.point.left_out, lambda row: row.is_single),
+        environment_columns(lambda row: row.key, summary.testbeds),
+    ]
+    return build_table(
+        "routers",
+        "What each router forwarded",
+        columns,
+        rows,
+        "Packets that came to the sink, in the bins in which all routers forward. "
         f"{INTERVALS} {JAIN} Lost: of what was sent, with the interval that losses have (at most: none was lost; the "
         "first figure takes packets for independent). Lost in it: of what came into a router's "
         "interface on the unit under test, what did not come out of the other.",
     )
 
 
+def _format_jain(row: RouterRow) -> str:
+    """Jain's index of several routers; of one router the cell is empty."""
+    if row.is_single:
+        return ""
+    return format_mean(row.jain, places=4) if row.key.guests > 1 else UNKNOWN
+
+
 def changes(material: Material) -> Table | None:
     """A row for each change by routes, filters or further routers, against the least of them."""
     summary = build_summary(material)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for each in summary.compared:
-        effect, key = each.effect, each.key
-        figures = (
-            effect.change,
-            effect.ci_low,
-            effect.ci_high,
-            effect.blocks,
-            effect.p,
-            each.adjusted_p,
-            each.equivalent_p,
-        )
-        apart = each.apart
-        between = (None, None, None) if apart is None else (apart.change, apart.ci_low, apart.ci_high)
-        rows.append(
-            (
-                each.what,
-                key.platform,
-                key.guests,
-                _level(each, "routes"),
-                key.destinations,
-                _level(each, "filters"),
-                each.crossed or "",
-                key.rate,
-                *_else(key),
-                _least(each),
-                *figures,
-                each.margin_ratio,
-                format_word(each),
-                each.untested or "",
-                *between,
-                *build_environment_cells(key, summary.testbeds),
-            )
-        )
-        shown.append(
-            (
-                VARIED[each.what],
-                summary.name_of(key),
-                str(key.guests),
-                _each_has(each),
-                key.rate,
-                _against(each),
-                format_effect(effect) + describe_difference(each),
-                str(effect.blocks),
-                describe_outcome(each),
-                _paper(each) or "",
-            )
-        )
-    if not rows:
+    if not summary.compared:
         return None
-    return Table(
-        name="route-changes",
-        title="What routes, filter rules and further routers change",
-        columns=(
-            "varied",
-            "platform",
-            "guests",
-            "routes",
-            "destinations",
-            "filters",
-            "mean_over",
-            "sent",
-            *ELSE,
-            "against",
+    columns: list[TableColumn[RouteComparison]] = [
+        column("varied", "varied", lambda each: each.what, lambda each: VARIED[each.what]),
+        column("platform", "platform", lambda each: each.key.platform, lambda each: summary.name_of(each.key)),
+        column("guests", "routers", lambda each: each.key.guests),
+        csv_column("routes", lambda each: _level(each, "routes")),
+        csv_column("destinations", lambda each: each.key.destinations),
+        csv_column("filters", lambda each: _level(each, "filters")),
+        column("mean_over", "each has", lambda each: each.crossed or "", _each_has),
+        column("sent", "sent", lambda each: each.key.rate),
+        _other_factors(lambda each: each.key),
+        column("against", "against", _least, _against),
+        interval_columns(
             "change",
-            "change_ci_low",
-            "change_ci_high",
-            "blocks",
-            "p",
-            "adjusted_p",
-            "equivalent_p",
-            "margin_ratio",
-            "word",
-            "equivalence_untested",
-            "levels_apart",
-            "levels_apart_ci_low",
-            "levels_apart_ci_high",
-            *ENVIRONMENT_COLUMNS,
-        ),
-        rows=tuple(rows),
-        headings=(
-            "varied",
-            "platform",
-            "routers",
-            "each has",
-            "sent",
-            "against",
             "change of the sum",
-            "blocks",
-            "word",
-            "the paper",
+            lambda each: effect_with_bounds(each.effect),
+            lambda each: format_effect(each.effect) + describe_difference(each),
         ),
-        shown=tuple(shown),
-        note="Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all "
+        column("blocks", "blocks", lambda each: each.effect.blocks),
+        csv_column("p", lambda each: each.effect.p),
+        csv_column("adjusted_p", lambda each: each.adjusted_p),
+        csv_column("equivalent_p", lambda each: each.equivalent_p),
+        csv_column("margin_ratio", lambda each: each.margin_ratio),
+        column("word", "word", format_word, describe_outcome),
+        csv_column("equivalence_untested", lambda each: each.untested or ""),
+        csv_interval_columns("levels_apart", lambda each: effect_with_bounds(each.apart)),
+        printed_column("the paper", lambda each: _paper(each) or ""),
+        environment_columns(lambda each: each.key, summary.testbeds),
+    ]
+    return build_table(
+        "route-changes",
+        "What routes, filter rules and further routers change",
+        columns,
+        summary.compared,
+        "Paired by block, on the logarithm, with the 95 % interval; p values adjusted by Holm over all "
         "that the report claims. Mean over: where a plan crosses two factors, the change averaged over all values of "
         "the other, one value per block, and by what it differs between the first and the last of them. Equivalent: of "
         "routes alone, two one-sided tests within the plan's margin, by Holm over these tests, where routers lost "
@@ -229,12 +174,10 @@ def changes(material: Material) -> Table | None:
     )
 
 
-ELSE = ("cpu", "frame_bytes", "duration_s", "memory_mib")
-"""Other factors that distinguish one row from another."""
-
-
-def _else(key: RoutePointKey) -> tuple[Cell, ...]:
-    return tuple(getattr(key, name) for name in ELSE)
+def _other_factors(key: Callable[[Item], RoutePointKey]) -> TableColumn[Item]:
+    """Other factors that distinguish one row from another."""
+    names = ("cpu", "frame_bytes", "duration_s", "memory_mib")
+    return csv_columns(names, lambda item: [getattr(key(item), name) for name in names])
 
 
 def _least(claim: RouteComparison) -> int:
@@ -302,7 +245,7 @@ def build_paper_table(material: Material) -> Table | None:
         return None
     summary = build_summary(material)
     rows = [
-        (TOPICS[claim.what], *_own(summary, claim), each["platform"], each["shape"], each["where"])
+        PaperRow(claim, each)
         for claim in summary.compared
         if claim.what == "guests" or _is_paper_claim(claim)
         for each in paper.tables["shapes"]
@@ -311,24 +254,27 @@ def build_paper_table(material: Material) -> Table | None:
     ]
     if not rows:
         return None
+    columns: list[TableColumn[PaperRow[RouteComparison]]] = [
+        column("topic", "topic", lambda row: TOPICS[row.own.what]),
+        column("platform", "platform", lambda row: summary.name_of(row.own.key)),
+        column("finding", "own finding", lambda row: _describe_own(summary, row.own)),
+        paper_columns(),
+    ]
     matched = describe_matching(
         (claim.key.platform for claim in summary.compared), material.paper_names, UNMATCHED_NOTE
     )
-    return Table(
-        name="mattos-route-beside",
-        title="Routers beside the paper's",
-        columns=("topic", "platform", "finding", "paper_platform", "paper", "where"),
-        rows=tuple(rows),
-        headings=("topic", "platform", "own finding", "paper's platform", "the paper", "where"),
-        shown=tuple(tuple(map(str, row)) for row in rows),
-        note=f"{paper.cited(how='its sentences in short')} {matched}",
+    return build_table(
+        "mattos-route-beside",
+        "Routers beside the paper's",
+        columns,
+        rows,
+        f"{paper.cited(how='its sentences in short')} {matched}",
         beside_paper=True,
     )
 
 
-def _own(summary: RoutesSummary, claim: RouteComparison) -> tuple[str, str]:
-    name = summary.name_of(claim.key)
-    return name, summary.describe_claim(claim).removeprefix(f"{name}: ")
+def _describe_own(summary: RoutesSummary, claim: RouteComparison) -> str:
+    return summary.describe_claim(claim).removeprefix(f"{summary.name_of(claim.key)}: ")
 
 
 UNITS = (

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.experiments.search.report_data import FACTORS, HEADINGS, factors, format_factors, select_searches
-from labconsole.report.formatting import UNKNOWN, format_number
+from typing import NamedTuple
+
+from labconsole.contracts.report import ReportUnit, Table
+from labconsole.experiments.search.report_data import factor_columns, select_searches
+from labconsole.model.record.search import FrameLossPoint, SearchRecord
 from labconsole.report.material import Material
+from labconsole.report.table_builder import TableColumn, build_table, csv_column, number_column, percent_column
+
+
+class LossRow(NamedTuple):
+    """A search and one load of its curve."""
+
+    record: SearchRecord
+    point: FrameLossPoint
 
 
 def make(material: Material) -> Table:
     """Build the table of the frame loss rate over the load."""
-    records = select_searches(material.searches)
-    rows: list[tuple[Cell, ...]] = []
-    shown: list[tuple[str, ...]] = []
-    for record in records:
-        for point in record.frame_loss or ():
-            rows.append(
-                (
-                    *factors(record),
-                    point.share_ratio,
-                    point.intended_pps,
-                    point.offered_pps,
-                    point.loss_ratio,
-                    point.run_id,
-                )
-            )
-            loss = UNKNOWN if point.loss_ratio is None else format_number(100 * point.loss_ratio, 3)
-            shown.append(
-                (
-                    *format_factors(record),
-                    format_number(100 * point.share_ratio, 0),
-                    format_number(point.intended_pps, 0),
-                    format_number(point.offered_pps, 0),
-                    loss,
-                )
-            )
-    return Table(
-        name="frame-loss-rate",
-        title="Frame loss rate (RFC 2544, section 26.3)",
-        columns=(*FACTORS, "share_ratio", "intended_per_source_pps", "offered_pps", "loss_ratio", "run_id"),
-        rows=tuple(rows),
-        headings=(*HEADINGS, "of line rate (%)", "intended per source (pps)", "offered in all (pps)", "loss (%)"),
-        shown=tuple(shown),
-        note="From the line rate downwards until two trials running lose nothing. Loss is of what was offered.",
+    searches = select_searches(material.searches)
+    columns: list[TableColumn[LossRow]] = [
+        factor_columns(lambda row: row.record),
+        percent_column("share_ratio", "of line rate (%)", lambda row: row.point.share_ratio, 0),
+        number_column("intended_per_source_pps", "intended per source (pps)", lambda row: row.point.intended_pps, 0),
+        number_column("offered_pps", "offered in all (pps)", lambda row: row.point.offered_pps, 0),
+        percent_column("loss_ratio", "loss (%)", lambda row: row.point.loss_ratio, 3),
+        csv_column("run_id", lambda row: row.point.run_id),
+    ]
+    return build_table(
+        "frame-loss-rate",
+        "Frame loss rate (RFC 2544, section 26.3)",
+        columns,
+        [LossRow(record, point) for record in searches for point in record.frame_loss or ()],
+        "From the line rate downwards until two trials running lose nothing. Loss is of what was offered.",
     )
 
 
