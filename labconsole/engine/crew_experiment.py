@@ -5,7 +5,6 @@ All trials of a block in one crew share its guests: they are repeated together.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -19,6 +18,7 @@ from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunFilter
+from labconsole.plugins import load_kind_file
 
 MAX_HASHES_PER_QUERY = 5000
 """Maximum number of hashes in one query, which a store limits."""
@@ -29,24 +29,23 @@ SOME_CPUS = (0,)
 T = TypeVar("T", bound=CrewStep[Any, Any, Any])
 
 
-class CrewExperiment(ABC, Generic[F, P, R]):
-    """A kind of experiment with guests (contracts/experiment.py): each trial of its plans is a step."""
+class CrewExperiment(Generic[F, P, R]):
+    """A kind of experiment with guests (contracts/experiment.py): each trial of its plans is a step, ``STEP`` of the
+    kind's ``procedure.py``.
+    """
 
     kind: ClassVar[RecordKind[Any]]
 
     def __init__(self, store: ExperimentStore[R]) -> None:
         self.store = store
 
-    @abstractmethod
-    def step_class(self) -> type[CrewStep[F, P, R]]:
-        """The class of its steps. Importing it takes time, which only plans of this kind should cost."""
-
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[CrewStep[F, P, R]]:
         """Every trial of a plan that is resolved for its testbed, or ``only`` on the platforms of these points."""
         guests = plan.guests
         if guests is None or guests.kind != self.kind.name:
             return []
-        salted, make = replace(guests, salt=salt or guests.salt), self.step_class()
+        salted = replace(guests, salt=salt or guests.salt)
+        make: type[CrewStep[F, P, R]] = load_kind_file(self.kind.name, "procedure").STEP  # takes time to import
         at = {point.request.platform: point.request.loadless() for point in plan.points}
         return [
             make(

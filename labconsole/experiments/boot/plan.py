@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 
 Start = Literal["cold", "hot"]
@@ -54,9 +54,6 @@ class BootPoint:
     def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""
         return {"platform": self.platform, "guests": str(self.guests), "start": self.start}
-
-
-BootTrial = CrewTrial[BootPoint]
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,9 @@ class BootStep(CrewStep[BootFactors, BootPoint, BootRecord]):
         return StepPicture(found=tuple(describe_result(record)), guests=guests_started(record.guests))
 
 
+STEP = BootStep
+
+
 def describe_result(record: BootRecord) -> list[str]:
     """Return the start-up time and the guests' memory, a line each."""
     took = "not all guests came" if record.startup_s is None else f"all up after {record.startup_s:.3f} s"

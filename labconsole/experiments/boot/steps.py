@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_experiment import CrewExperiment, load_by_hash
@@ -13,20 +12,11 @@ from labconsole.experiments.boot.plan import BootFactors, BootPoint
 from labconsole.experiments.boot.record import BOOT_FORMAT, RECORD, BootRecord
 from labconsole.model.inventory import Inventory
 
-if TYPE_CHECKING:
-    from labconsole.experiments.boot.procedure import BootStep
-
 
 class Boots(CrewExperiment[BootFactors, BootPoint, BootRecord]):
     """The kind of experiment that a plan's key ``boot`` asks for."""
 
     kind = RECORD
-
-    def step_class(self) -> type[BootStep]:
-        """See CrewExperiment."""
-        from labconsole.experiments.boot.procedure import BootStep
-
-        return BootStep
 
     def stored(
         self, steps: Sequence[CrewStep[BootFactors, BootPoint, BootRecord]], testbed_fingerprint: str

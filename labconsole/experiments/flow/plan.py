@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
@@ -261,9 +261,6 @@ class FlowPoint:
 
     def _format_payload(self) -> str:
         return "" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B"
-
-
-FlowTrial = CrewTrial[FlowPoint]
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,9 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
         return build_picture(record, describe_result(record))
 
 
+STEP = FlowStep
+
+
 def derive_offered_bps(point: FlowPoint, inventory: Inventory) -> int:
     """Payload rate of each flow in bit/s. At line rate, guests offer more than fits. The source offers what fits, in
     equal parts to the guests.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, require_program
@@ -16,9 +15,6 @@ from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.units import format_rate_bps, format_target
 
-if TYPE_CHECKING:
-    from labconsole.experiments.flow.procedure import FlowStep
-
 LEAST_BINS = 2
 """Least length of work on a disk, in bins: of this number, one lies wholly between its marks."""
 
@@ -27,12 +23,6 @@ class Flows(CrewExperiment[FlowFactors, FlowPoint, FlowRecord]):
     """The kind of experiment for a plan's key ``flow``."""
 
     kind = RECORD
-
-    def step_class(self) -> type[FlowStep]:
-        """See CrewExperiment."""
-        from labconsole.experiments.flow.procedure import FlowStep
-
-        return FlowStep
 
     def check(self, step: CrewStep[FlowFactors, FlowPoint, FlowRecord], inventory: Inventory, stage: Stage) -> None:
         """See CrewExperiment."""

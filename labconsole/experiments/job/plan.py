@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from labconsole.model.jobs import JOBS, Job
-from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews, different
+from labconsole.model.plan.crews import DIFFERENT, GuestCounts, MemoryMib, Placing, PlannedCrews, different
 from labconsole.model.strict_model import StrictModel
 
 Working = Literal["one", "all", "one-two"]
@@ -186,9 +186,6 @@ class JobPoint:
         if self.working == "one-two":
             return tuple((guest, copy) for guest, many in enumerate(COPIES_OF_ONE_TWO) for copy in range(1, many + 1))
         return ((0, 1),)
-
-
-JobTrial = CrewTrial[JobPoint]
 
 
 def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...]:

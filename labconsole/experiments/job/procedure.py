@@ -130,6 +130,9 @@ class JobStep(SharedCrewStep[JobFactors, JobPoint, JobRecord]):
         )
 
 
+STEP = JobStep
+
+
 def describe_result(record: JobRecord) -> list[str]:
     """Describe a trial's result: a line per copy, the slowest first where there are many."""
     lines = []

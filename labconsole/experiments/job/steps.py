@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, load_usable_records, require_program
@@ -15,9 +14,6 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.plan import Plan
 
-if TYPE_CHECKING:
-    from labconsole.experiments.job.procedure import JobStep
-
 IN_EVERY_GUEST = "busybox"
 """The program that guest images always contain."""
 
@@ -26,12 +22,6 @@ class Jobs(CrewExperiment[JobFactors, JobPoint, JobRecord]):
     """The kind of experiment that a plan's key ``job`` asks for."""
 
     kind = RECORD
-
-    def step_class(self) -> type[JobStep]:
-        """See CrewExperiment."""
-        from labconsole.experiments.job.procedure import JobStep
-
-        return JobStep
 
     def stored(
         self, steps: Sequence[CrewStep[JobFactors, JobPoint, JobRecord]], testbed_fingerprint: str

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, PlainValidator, model_validator
 
-from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewTrial, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 
@@ -154,9 +154,6 @@ class RoutePoint:
             "destinations": str(self.destinations),
             "cpu": self.cpu,
         }
-
-
-RouteTrial = CrewTrial[RoutePoint]
 
 
 @dataclass(frozen=True)

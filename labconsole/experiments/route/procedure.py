@@ -120,3 +120,6 @@ class RouteStep(SharedCrewStep[RouteFactors, RoutePoint, RouteRecord]):
     def draw(self, record: RouteRecord) -> StepPicture:
         """See CrewStep."""
         return build_picture(record, describe_result(record))
+
+
+STEP = RouteStep

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from labconsole.contracts.experiment import Stage
 from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, require_program
 from labconsole.engine.crew_step import CrewStep
@@ -14,9 +12,6 @@ from labconsole.model.design_point import PREAMBLE_AND_GAP_BYTES
 from labconsole.model.inventory import Inventory
 from labconsole.units import format_rate_bps
 
-if TYPE_CHECKING:
-    from labconsole.experiments.route.procedure import RouteStep
-
 ROUNDED_RATIO = 1.001
 """Tolerance for a rounded line rate in a plan."""
 
@@ -25,12 +20,6 @@ class Routes(CrewExperiment[RouteFactors, RoutePoint, RouteRecord]):
     """The kind of experiment for a plan's key ``route``."""
 
     kind = RECORD
-
-    def step_class(self) -> type[RouteStep]:
-        """See CrewExperiment."""
-        from labconsole.experiments.route.procedure import RouteStep
-
-        return RouteStep
 
     def check(self, step: CrewStep[RouteFactors, RoutePoint, RouteRecord], inventory: Inventory, stage: Stage) -> None:
         """See CrewExperiment."""

@@ -13,7 +13,7 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.live_view import INTO, SendingWatch, build_picture
-from labconsole.experiments.flow.plan import FlowFactors, FlowTrial, PlannedFlows, flow_points
+from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows, flow_points
 from labconsole.experiments.flow.procedure import derive_offered_bps, describe_result
 from labconsole.experiments.flow.receive import ReceivingGuest, build_stream, parse_processes, read_counts
 from labconsole.experiments.flow.receive_results import ledger
@@ -22,6 +22,7 @@ from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.text import summary_lines
 from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.model.plan.crews import CrewTrial
 from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from labconsole.wire.codec import STAT_NAMES
@@ -209,7 +210,7 @@ def test_of_what_guests_receive_neither_limits_nor_greed_are_varied():
         (2, 10_000_000, 1),
     ]
     assert inward[3].words() == "lxc: 2 guests are sent 10Mbit each"
-    trials = [FlowTrial(point=point, block=1, repetition=1, position=1) for point in points]
+    trials = [CrewTrial(point=point, block=1, repetition=1, position=1) for point in points]
     assert len({hash_of(PlannedFlows, factors, trial) for trial in trials}) == len(points)
     assert inward[0].crew != points[0].crew, "its guests share another NIC"
     inventory = make_inventory()

@@ -10,12 +10,13 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.experiments.flow.kind import KIND as FLOW_KIND
-from labconsole.experiments.flow.plan import FlowFactors, FlowTrial, PlannedFlows, flow_points
+from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows, flow_points
 from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.ring import RingGuest, RingWindow, build_ring, ring_sum
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.measure.counts import CounterSample
+from labconsole.model.plan.crews import CrewTrial
 from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from labconsole.wire.codec import STAT_NAMES
@@ -146,7 +147,7 @@ def test_of_a_ring_only_guests_processors_and_limits_are_varied():
     assert [(point.guests, point.limits) for point in rings] == [(2, ()), (2, (30_000_000,))]
     assert rings[1].words() == "lxc: 2 guests in a ring, each sends to the next over TCP, limit 30Mbit"
     assert len(
-        {hash_of(PlannedFlows, factors, FlowTrial(point=point, block=1, repetition=1, position=1)) for point in points}
+        {hash_of(PlannedFlows, factors, CrewTrial(point=point, block=1, repetition=1, position=1)) for point in points}
     ) == len(points)
     with pytest.raises(ValueError, match="ring has too few guests"):
         FlowFactors.model_validate({"pattern": ["ring"], "guests": [1]})

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import ConfigError
-from labconsole.experiments.job.plan import JobFactors, JobTrial, PlannedJobs, points
+from labconsole.experiments.job.plan import JobFactors, PlannedJobs, points
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.crews import schedule
+from labconsole.model.plan.crews import CrewTrial, schedule
 from labconsole.model.plan.loader import load_plan
 from support.fake_session import make_inventory
 from support.guest_plans import hash_of
@@ -98,7 +98,7 @@ def test_a_trial_keeps_its_meaning_when_the_plan_around_it_grows():
 def test_what_every_guest_has_belongs_to_the_meaning(other: dict[str, object]):
     plain = JobFactors(jobs=("wait",))  # type: ignore[arg-type]
     (point,) = points(plain, ["lxc"])
-    trial = JobTrial(point, 1, 1, 1)
+    trial = CrewTrial(point, 1, 1, 1)
     assert hash_of(PlannedJobs, plain, trial) != hash_of(PlannedJobs, plain.model_copy(update=other), trial)
 
 
@@ -179,7 +179,7 @@ def test_a_hash_stays_what_it_was_and_tells_what_is_run_beside_a_job(
     """What makes its file, serves it or is at the other end: another such line is another job."""
     factors = JobFactors.model_validate({"jobs": (name,)})
     (point,) = points(factors, ("lxc",))
-    trial = JobTrial(point, 1, 1, 1)
+    trial = CrewTrial(point, 1, 1, 1)
     assert hash_of(PlannedJobs, factors, trial) == KNOWN_HASHES[name]
     job = JOBS[name]
     others = []
