@@ -2,7 +2,8 @@
 
 The place of a file is its registration: there is no list of names. Other distributions add theirs by an entry point,
 such as ``[project.entry-points."labconsole.drivers"] mine = "my_package.my_driver"`` in their pyproject.toml, whose
-value is a module like one of our own files. The group of a package is named after its last part.
+value is a module like one of our own files. The group of a package is named after its last part. A kind of experiment
+is a folder of ``experiments``, and its files are found by their names, the same in each: ``record.py``, ``plan.py``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 GROUP = "labconsole"
 """What the groups of entry points begin with."""
+
+KIND_FOLDERS = "labconsole.experiments"
+OWN_FILES = {"kinds": "record"}
+"""Groups of which our own are files in the folders of kinds of experiment: the name of that file."""
 
 
 class PluginError(Exception):
@@ -31,7 +37,29 @@ class UnknownPlugin(PluginError):
         self.known = known
 
 
+def load_kind_files(file: str) -> dict[str, ModuleType]:
+    """The modules of this name in the folders of kinds of experiment, by kind, in the order of the alphabet."""
+    return {kind: load_kind_file(kind, file) for kind in sorted(find_kinds(file))}
+
+
+def load_kind_file(kind: str, file: str) -> ModuleType:
+    """The module of this name in a kind's folder. Raises ModuleNotFoundError."""
+    return import_module(f"{KIND_FOLDERS}.{kind}.{file}")
+
+
+def find_kinds(file: str) -> frozenset[str]:
+    """The kinds of experiment whose folder has a file of this name. Imports none of them."""
+    return _find_folders(tuple(import_module(KIND_FOLDERS).__path__), file)
+
+
+@cache
+def _find_folders(places: tuple[str, ...], file: str) -> frozenset[str]:
+    return frozenset(path.parent.name for place in places for path in Path(place).glob(f"*/{file}.py"))
+
+
 def _files(package: str) -> frozenset[str]:
+    if package in OWN_FILES:
+        return find_kinds(OWN_FILES[package])
     loaded = sys.modules.get(f"labconsole.{package}")
     places = getattr(loaded, "__path__", None)
     if loaded is None:

@@ -76,7 +76,7 @@ def compare_sides(
 
     Raises ConfigError and StoreError.
     """
-    from labconsole.experiments.measured_kinds import load_measured_kinds
+    from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.report.changes import find_changes
     from labconsole.report.loading import load_sides
     from labconsole.report.selection import parse_margin

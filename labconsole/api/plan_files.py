@@ -19,7 +19,7 @@ def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
     """Refuse two files with one meaning, which are one plan: the second would have no effect. Raises ConfigError."""
     seen: dict[object, Path] = {}
     for path, plan in zip(paths, plans, strict=True):
-        meaning = (plan.hash(), plan.grid, plan.search, plan.of_guests)
+        meaning = (plan.hash(), plan.grid, plan.search, plan.guests)
         if meaning in seen:
             raise ConfigError(
                 f"describes the same measurements as {seen[meaning]}; remove one of the two", file=str(path)

@@ -63,7 +63,7 @@ def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
 
 
 def _everything(store: RunStore) -> StoreContents:
-    from labconsole.experiments.measured_kinds import load_measured_kinds
+    from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.report.occasion_loading import load_contents
 
     return load_contents(store, load_measured_kinds())

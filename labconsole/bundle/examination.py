@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
+from labconsole.experiments.kinds import find_recompute, find_unjudged
 from labconsole.experiments.search.plausibility import RunHead, find_implausible, head_of
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
-from labconsole.experiments.verification import find_recompute, find_unjudged
 from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged

@@ -121,7 +121,7 @@ def _group_trials_by_plan_hash(trials: Iterable[TrialOfPlan]) -> dict[str | None
 
 def _count_hashes(plan: Plan, occasions: int) -> int:
     """The share of ``MAX_PLAN_HASHES`` of one plan. ``occasions``: their number, and one for the plan itself."""
-    guests = plan.of_guests
+    guests = plan.guests
     points = len(plan.every_point) + (len(guests.points) if guests is not None else 0)
     trials = len(guests.points) * guests.set_ups * guests.repetitions if guests is not None else 0
     return occasions * (1 + points // 10) + trials // 10
@@ -155,7 +155,7 @@ def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tel
     """Check that every trial matches what its plan requests at its point."""
     for record in records:
         place = record.plan
-        if plan.of_guests is None or plan.of_guests.find_hash(place.point, place.block, place.repetition) != place.hash:
+        if plan.guests is None or plan.guests.find_hash(place.point, place.block, place.repetition) != place.hash:
             tell(f"{name}: does not ask for the trial that began at {record.started_at}, at point {place.point}")
 
 

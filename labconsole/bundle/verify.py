@@ -25,9 +25,9 @@ from labconsole.errors import StoreError
 from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.note import NotedRecord, PlanNote
 from labconsole.model.record.run import METHOD
+from labconsole.model.record.search import SEARCH
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl, read_lines
 from labconsole.store.experiments import parse_experiment

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from labconsole.cli.text.guest_kinds import GuestKindView
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import Inventory
     from labconsole.model.query import Query
@@ -46,7 +43,7 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
         return run_plain(session)
     from labconsole.tui.app import run_console
 
-    return run_console(session, crew_kinds, load_trends)
+    return run_console(session, load_trends)
 
 
 def open_console_session(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
@@ -55,13 +52,6 @@ def open_console_session(inventory: Inventory, store_url: str | None, *, read_on
     from labconsole.store.lazy_store import LazyStore
 
     return open_session(inventory, LazyStore(store_url), read_only=read_only)
-
-
-def crew_kinds() -> Sequence[GuestKindView]:
-    """Views for records of guests."""
-    from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
-
-    return GUEST_KIND_VIEWS
 
 
 def load_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labconsole.cli.console import crew_kinds, load_trends, open_console_session
+from labconsole.cli.console import load_trends, open_console_session
 
 if TYPE_CHECKING:
     from labconsole.engine.protocol import SessionLike
@@ -25,9 +25,7 @@ def run_first_start(hosts: Path, store: str | None) -> int:
 
         return open_console_session(load_inventory(written), store)
 
-    return run_console(
-        None, crew_kinds, load_trends, first=FirstStart(hosts, leased_nodes, session, partial(_demo, store))
-    )
+    return run_console(None, load_trends, first=FirstStart(hosts, leased_nodes, session, partial(_demo, store)))
 
 
 def _demo(store: str | None) -> int:

@@ -6,15 +6,16 @@ from typing import Any
 
 from labconsole.cli.output import print_json_line, print_lines, print_progress
 from labconsole.cli.remaining_steps import Chosen, describe_ending, exit_status, find_remaining_steps
-from labconsole.cli.text.guest_kinds import GuestKindView, find_kind_view
 from labconsole.cli.text.replay import format_h_mm_ss, utc_timestamp
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.testbed import Testbed
+from labconsole.model.plan.guest_kind import GuestKind, guest_kinds
 from labconsole.model.plan.plan import Plan
+from labconsole.report.trial_text import trial_id, trial_lines
 from labconsole.store.writing import RunStore
 
 
-def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool) -> None:
+def narrate_trial(kind: GuestKind, progress: StepProgress, *, as_json: bool) -> None:
     """Report that a trial begins, has ended, or is repeated, by itself or with everything that its guests did."""
     plan, record = progress.plan, progress.record
     made: Any = record
@@ -24,11 +25,11 @@ def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool)
         f"{kind.name}_number": progress.number,
         kind.plural: progress.total,
     }
-    if kind.has(record):
+    if isinstance(record, kind.record.record):
         if as_json:
             print_json_line({"event": f"{kind.name}_finished", **head, kind.name: made.to_json()})
         else:
-            print_lines(*kind.lines(made))
+            print_lines(*trial_lines(kind, made))
     elif progress.broke:
         if as_json:
             print_json_line({"event": "set_up_broke", **head, "why": progress.broke})
@@ -45,10 +46,10 @@ def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool)
         print_progress(f"{plan.name}: {kind.name} {progress.number} of {progress.total}: {progress.step.describe()}")
 
 
-def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
+def narrate_trial_outcome(kind: GuestKind, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
     """Report how a plan's trials ended and return the exit status."""
     steps = outcome.steps
-    failed: list[Any] = [record for record in steps.failed if kind.has(record)]
+    failed: list[Any] = [record for record in steps.failed if isinstance(record, kind.record.record)]
     status = exit_status(outcome)
     if as_json:
         print_json_line(
@@ -58,7 +59,7 @@ def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, 
                 "plan": plan.name,
                 "taken": len(steps.made),
                 "verdicts": steps.verdicts,
-                "failed": [kind.id_of(record) for record in failed],
+                "failed": [trial_id(kind, record) for record in failed],
                 "skipped": steps.skipped,
                 "to_retake": steps.to_retake,
                 "refused": steps.refused,
@@ -78,7 +79,7 @@ def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, 
     for why in steps.refused:
         print_lines(f"  not measured: {why}")
     for record in failed:
-        print_lines(f"  invalid: {kind.id_of(record)} {kind.words(record)}: {record.failure}")
+        print_lines(f"  invalid: {trial_id(kind, record)} {kind.text.request(record)}: {record.failure}")
     return status
 
 
@@ -86,9 +87,9 @@ def dry_run_guest_trials(
     plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False, salt: str = ""
 ) -> None:
     """List the guest trials in their order, and their approximate duration."""
-    kind = find_kind_view(plan)
-    if kind is None:
+    if plan.guests is None:
         return
+    kind = guest_kinds()[plan.guests.kind]
     left = find_remaining_steps(kind.experiment(session.store), plan, only, session, retake=retake, salt=salt)
     for wanted in left.steps:
         if as_json:
@@ -108,6 +109,6 @@ def dry_run_guest_trials(
         return
     print_lines(
         f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to measure ({left.stored} already stored), "
-        f"about {format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {kind.guess}"
+        f"about {format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {kind.assumed}"
     )
     print_lines(*(f"  cannot be measured: {why}" for why in left.refused))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from labconsole.contracts.experiment import Stage, Step
-from labconsole.engine.crew_step import describe_refusals, drop_incomplete_blocks
+from labconsole.engine.crew_experiment import describe_refusals, drop_incomplete_blocks
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.steps_estimate import StepsEstimate, estimate_steps
 from labconsole.engine.testbed import Testbed

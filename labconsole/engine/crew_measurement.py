@@ -15,7 +15,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.errors import Aborted, AgentError, NodeError, NodeLost, TooLittleMemory
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.record.crew_trial import ProgramRecord
-from labconsole.model.record.run import Reason, SetUp, Verdict
+from labconsole.model.record.run import Reason
 from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
@@ -73,11 +73,6 @@ async def start_crew(stage: Stage, standing: Awaitable[StandingCrew]) -> Standin
         if exc.code not in DID_NOT_COME:
             raise
         return reason("guests_missing", exc.message)
-
-
-def has_started_guests(set_up: SetUp | None, verdict: Verdict) -> bool:
-    """Whether the trial's guests were set up, so that an invalid verdict has another cause."""
-    return set_up is not None or not NOT_SET_UP & {each.code for each in verdict.reasons}
 
 
 @asynccontextmanager

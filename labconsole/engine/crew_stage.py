@@ -77,6 +77,17 @@ def guest_mac(number: int) -> str:
     return f"02:6c:77:00:{number >> 8:02x}:{number & 0xFF:02x}"
 
 
+def build_member(number: int, memory_mib: int | None, cpus: str | None = None) -> CrewMember:
+    """A guest, from 0. ``cpus``: see CrewMember."""
+    return CrewMember(
+        name=f"g{number + 1}",
+        address=guest_address(number),
+        mac=guest_mac(number),
+        memory_mib=memory_mib,
+        cpus=cpus,
+    )
+
+
 async def _take_back(timekeeper: AgentLink) -> None:
     """Remove the timekeeper's address. Raises NodeError naming what could not be undone."""
     if failed := (await timekeeper.ask(UndoChanges(token=TOKEN))).failed:

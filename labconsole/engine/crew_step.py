@@ -1,4 +1,4 @@
-"""Base of experiment kinds with guests in number: each step is one trial.
+"""One trial of guests as a step of a plan: its attempts, from the guests' set-up to the stored record.
 
 A trial is repeated while it is invalid, as often as the plan allows. Each attempt is stored.
 """
@@ -7,53 +7,67 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from labconsole.contracts.crew import CrewOffer
-from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
-from labconsole.errors import Aborted, ConfigError, GuestLacks, MeasurementError
+from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
+from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
+from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_measurement import NOT_SET_UP, build_empty_observations, start_crew
+from labconsole.errors import Aborted, GuestLacks, LabError, MeasurementError, NodeLost
 from labconsole.model.design_point import DesignPoint
+from labconsole.model.identity import utc_now
+from labconsole.model.inventory import Inventory
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
 from labconsole.model.plan.execution_options import Retry
-from labconsole.model.plan.plan import Plan
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.kind import ExperimentRecord, RecordKind
-from labconsole.model.record.run import InForce, Verdict
-from labconsole.model.record.summary import RunFilter
+from labconsole.model.record.run import Figures, InForce, Reason, Verdict
 from labconsole.model.record.verdict_codes import WEIGHT
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances
+from labconsole.verdict.changes import Port
+from labconsole.verdict.crew_trial import judged
+from labconsole.verdict.influences import influences
+from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.reasons import reason
+from labconsole.wire.version import __version__
 
-MAX_HASHES_PER_QUERY = 5000
-"""Maximum number of hashes in one query, which a store limits."""
-
-SOME_CPUS = (0,)
-"""Placeholder for the UUT's CPUs until they are read; whether guests can be pinned does not depend on numbers."""
-
+F = TypeVar("F", bound=StrictModel)
 P = TypeVar("P", bound=CrewPoint)
 R = TypeVar("R", bound=ExperimentRecord)
-S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrewStep(ABC, Generic[P, R]):
-    """One trial of a plan. ``request``: the testbed it needs, as a design point without a load."""
+class CrewStep(ABC, Generic[F, P, R]):
+    """One trial of a plan. ``request``: the testbed it needs, as a design point without a load.
+
+    A kind's step says which guests it has, takes one attempt, and has fields for its record. The rest is here.
+    """
 
     kind: ClassVar[RecordKind[Any]]
     hopeless: ClassVar[frozenset[str]] = frozenset()
     """Codes of failures that another attempt cannot fix; retried only if the plan says so."""
 
-    set_up_shared: ClassVar[bool] = True
+    set_up_shared: ClassVar[bool] = False
     """Whether a block's trials of one crew use the same guests, and are therefore repeated together."""
+
+    no_results: ClassVar[Mapping[str, Any]]
+    """The kind's own fields in the record of a trial without observations."""
+
+    captures: ClassVar[bool] = False
+    """Whether packets are captured, so that the drain time applies."""
 
     trial: CrewTrial[P]
     request: DesignPoint
     hash: str
     plan_name: str
     store: ExperimentStore[R]
+    factors: F
     tolerances: Tolerances = field(default_factory=Tolerances)
     retry: Retry = field(default_factory=Retry)
     seed: int = 0
@@ -70,13 +84,39 @@ class CrewStep(ABC, Generic[P, R]):
         repetition = f", repetition {self.trial.repetition}" if self.repetitions > 1 else ""
         return f"{self.trial.point.words()}{block}{repetition}"
 
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """The values that distinguish it from the plan's other steps, by table heading."""
         return {
-            **self.trial.point.in_columns(),
+            **self.trial.point.format_factors(),
             "set-up": str(self.trial.block),
             "repetition": str(self.trial.repetition),
         }
+
+    @abstractmethod
+    def durations_s(self, inventory: Inventory) -> Sequence[float]:
+        """The sending time of its trial, or an estimate."""
+
+    @abstractmethod
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """Its guests. ``cpus``: of the UUT, to place them on (see choose_cpu()); empty if they are not placed."""
+
+    @abstractmethod
+    def requested(self, inventory: Inventory) -> StrictModel:
+        """The request, for its record."""
+
+    def link_fields(self, inventory: Inventory) -> Mapping[str, Any]:
+        """The kind's own fields that follow from the testbed."""
+        return {}
+
+    @abstractmethod
+    async def attempt(self, bench: Bench, attempt: int) -> R:
+        """Run one attempt, from 1. Raises MeasurementError if it gave no record and may be repeated, and NodeError if
+        the crew cannot be set up.
+        """
+
+    @abstractmethod
+    def draw(self, record: R) -> StepPicture:
+        """The picture of the trial's result."""
 
     async def take(self, bench: Bench) -> R:
         """Take the trial, again while it is invalid; return the last attempt's record.
@@ -97,10 +137,7 @@ class CrewStep(ABC, Generic[P, R]):
                     await bench.over("invalid", again=str(exc))
                     attempt += 1
                     continue
-                unmeasured = self.unmeasured(exc, bench, attempt)
-                if unmeasured is None:
-                    raise
-                record = unmeasured
+                record = self.void(reason("not_measured", str(exc)), bench, attempt)
             await asyncio.to_thread(self.store.save_experiment, self.kind, record)
             verdict = self.verdict_of(record)
             if not self.has_started_guests(record):
@@ -117,32 +154,72 @@ class CrewStep(ABC, Generic[P, R]):
         try:
             return await self.attempt(bench, attempt)
         except ValidationError as exc:
-            first = exc.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise MeasurementError(
-                f"{self.describe()}: invalid value reported: {where}: {first['msg']}, got {str(first['input'])[:80]}"
-            ) from exc
-
-    @abstractmethod
-    async def attempt(self, bench: Bench, attempt: int) -> R:
-        """Run one attempt, from 1. Raises MeasurementError if it gave no record and may be repeated."""
+            raise self.kept(exc) from exc
 
     def kept(self, problem: Exception) -> MeasurementError:
         """The problem that prevented the measurement, with the description of the trial."""
+        text = str(problem)
+        if isinstance(problem, ValidationError):
+            first = problem.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            text = f"invalid value reported: {where}: {first['msg']}, got {str(first['input'])[:80]}"
         kind = GuestLacks if isinstance(problem, GuestLacks) else MeasurementError
-        return kind(f"{self.describe()}: {problem}")
+        return kind(f"{self.describe()}: {text}")
 
-    @abstractmethod
-    def verdict_of(self, record: R) -> Verdict:
+    def verdict_of(self, record: Any) -> Verdict:
         """The record's verdict."""
+        verdict: Verdict = record.verdict
+        return verdict
 
-    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> R | None:
-        """The record of a trial whose last attempt failed, with the reason, or None if the kind has none."""
-        return None
+    def has_started_guests(self, record: Any) -> bool:
+        """Whether the trial's guests were set up. If not, they are not set up again for each of the crew's trials."""
+        return record.set_up is not None or not NOT_SET_UP & {each.code for each in self.verdict_of(record).reasons}
 
-    def has_started_guests(self, record: R) -> bool:
-        """Whether the trial's guests started. If not, they are not set up again for each of the crew's trials."""
-        return True
+    def picture(self, record: StepRecord) -> StepPicture:
+        """The picture of the trial's result."""
+        return self.draw(record) if isinstance(record, self.kind.record) else StepPicture()
+
+    def void(self, why: Reason, bench: Bench, attempt: int) -> R:
+        """The record of a trial without observations."""
+        seen, stage = build_empty_observations(why), bench.stage
+        return self.build_record(
+            seen,
+            judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory),
+            bench,
+            attempt,
+            set_up=None,
+            swapped_pages=None,
+            attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)),
+            **self.no_results,
+        )
+
+    def build_record(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int, **found: Any) -> R:
+        """The record of an attempt: what every kind says of it, and ``found``."""
+        inventory = bench.inventory
+        record: R = self.kind.record(
+            **{f"{self.kind.name}_id": seen.run_id},
+            started_at=seen.started_at,
+            finished_at=utc_now(),
+            testbed=inventory.testbed,
+            testbed_fingerprint=inventory.fingerprint(),
+            emulated=inventory.emulated,
+            operator=bench.operator,
+            labconsole_version=__version__,
+            plan=self.ref(attempt),
+            requested=self.requested(inventory),
+            **self.link_fields(inventory),
+            in_force=InForce(
+                tolerances=self.tolerances.model_dump(),
+                settle_s=self.settle_s,
+                drain_s=inventory.defaults.drain_s if self.captures else None,
+            ),
+            verdict=verdict,
+            status="failed" if verdict.status == "invalid" else "done",
+            failure=describe_failure(verdict),
+            **found,
+        )
+        return record
 
     def _again(self, verdict: Verdict) -> str:
         """The causes that another attempt may fix, as text; empty if there are none."""
@@ -152,11 +229,6 @@ class CrewStep(ABC, Generic[P, R]):
             each for each in causes if (each.code not in self.hopeless if codes is None else each.code in codes)
         ]
         return "; ".join(f"{each.code}: {each.detail}" for each in retryable)
-
-    @property
-    def in_force(self) -> InForce:
-        """The settings that apply to its trial. There is no drain time, because nothing is captured."""
-        return InForce(tolerances=self.tolerances.model_dump(), settle_s=self.settle_s, drain_s=None)
 
     def ref(self, attempt: int) -> CrewTrialRef:
         """A record's reference to its place in the plan."""
@@ -177,166 +249,74 @@ class CrewStep(ABC, Generic[P, R]):
         )
 
 
-def filter_trials(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
-    """The trials on the platforms of these points of the plan, or all if ``only`` is None."""
-    platforms = {point.request.platform for point in plan.points if only is None or point.index in only}
-    return [trial for trial in trials if trial.point.platform in platforms]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCrewStep(CrewStep[F, P, R]):
+    """One trial of a plan in guests that stay for all trials of their block."""
 
+    set_up_shared = True
+    noun: ClassVar[str] = "guest"
 
-def find_refusals(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
-    """The steps at whose point ``refuse`` raises ConfigError, by hash. Raises the first error if that is every step."""
-    at: dict[int, ConfigError | None] = {}
-    found: dict[str, ConfigError] = {}
-    for step in steps:
-        point = step.trial.point
-        if point.index not in at:
-            at[point.index] = None
-            try:
-                refuse(point)
-            except ConfigError as exc:
-                at[point.index] = exc
-        if (problem := at[point.index]) is not None:
-            found[step.hash] = problem
-    if len(found) == len(steps) and found:
-        raise next(iter(found.values()))
-    return found
+    @abstractmethod
+    async def measure(self, crew: StandingCrew, bench: Bench, attempt: int) -> R:
+        """Run one attempt with these guests, and conclude() it. Raises LabError."""
 
+    def set_up_options(self, inventory: Inventory) -> HowMade:
+        """How its guests are set up."""
+        return USUAL
 
-def require_program(program: str, offer: CrewOffer) -> None:
-    """Raises ConfigError if the local lab's guests lack the program. The contents of other images are unknown."""
-    if offer.no_programs is not None:
-        raise ConfigError(
-            f"{offer.no_programs}, and the image of the local lab has no {program}: bring the lab up by "
-            "`labconsole lab up --jobs`",
-            key="platforms",
-        )
-
-
-def describe_refusals(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:
-    """One sentence per reason, with the trials that cannot be taken."""
-    of: dict[str, list[Step]] = {}
-    for step in steps:
-        if step.hash in refusals:
-            of.setdefault(str(refusals[step.hash]), []).append(step)
-    return [
-        f"{alike[0].describe()}{f', and {len(alike) - 1} more' if alike[1:] else ''}: {why}"
-        for why, alike in of.items()
-    ]
-
-
-def build_step(
-    make: Callable[..., S], plan: Plan, trial: CrewTrial[P], hash_of: Callable[[CrewTrial[P]], str], **own: Any
-) -> S:
-    """Build the step of a plan that is resolved for its testbed, from common fields and the kind's ``own``."""
-    requested = plan.of_guests
-    assert requested is not None
-    at = {point.request.platform: point for point in plan.points}
-    return make(
-        trial=trial,
-        request=at[trial.point.platform].request.loadless(),
-        hash=hash_of(trial),
-        plan_name=plan.name,
-        tolerances=plan.tolerances,
-        settle_s=plan.settle_s,
-        retry=plan.retry,
-        seed=plan.seed,
-        set_ups=requested.set_ups,
-        repetitions=requested.repetitions,
-        attempts=plan.max_redo + 1,
-        margin_ratio=plan.margin_ratio,
-        plan_hash=None if plan.ad_hoc else plan.hash(),
-        **own,
-    )
-
-
-def load_by_hash(
-    store: ExperimentStore[R], kind: RecordKind[R], hashes: Sequence[str], testbed_fingerprint: str
-) -> Iterator[R]:
-    """Every attempt of trials with these hashes, the oldest first for each. Blocking."""
-    for first in range(0, len(hashes), MAX_HASHES_PER_QUERY):
-        chunk = hashes[first : first + MAX_HASHES_PER_QUERY]
-        where = RunFilter(plan_hash=chunk, testbed_fingerprint=testbed_fingerprint)
-        yield from reversed(store.experiments(kind, where))
-
-
-def load_usable_records(
-    store: ExperimentStore[R],
-    kind: RecordKind[R],
-    steps: Sequence[CrewStep[Any, R]],
-    testbed_fingerprint: str,
-    another: Callable[[R], bool] = lambda record: False,
-) -> dict[str, R]:
-    """The newest usable record of each trial whose crew completed its block. Blocking.
-
-    ``another``: whether a record is of other guests than requested, which its hash does not show.
-
-    A crew that did not complete its block is set up again, and all of its trials are repeated. Raises ConfigError if
-    more repetitions are requested of a crew that did complete its block, because it is gone.
-    """
-    done: dict[str, R] = {}
-    tried: dict[str, int] = {}
-    for record in load_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
-        found: Any = record
-        if found.format == kind.format and not another(record):
-            tried[found.plan.hash] = found.plan.repetitions
-            if found.status == "done":
-                done[found.plan.hash] = record
-    broken = {(each.trial.point.crew, each.trial.block) for each in steps if each.hash not in tried}
-    _refuse_outgrown([each for each in steps if (each.trial.point.crew, each.trial.block) in broken], tried)
-    return {
-        each.hash: done[each.hash]
-        for each in steps
-        if each.hash in done and (each.trial.point.crew, each.trial.block) not in broken
-    }
-
-
-def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, int]) -> None:
-    """``steps``: of crews that lack trials; ``tried``: the number of repetitions requested when each was taken."""
-    lacking: dict[tuple[object, int], list[CrewStep[Any, Any]]] = {}
-    for each in steps:
-        lacking.setdefault((each.trial.point.crew, each.trial.block), []).append(each)
-    for (_, block), of_crew in lacking.items():
-        planned = {tried[each.hash] for each in of_crew if each.hash in tried}
-        before = planned.pop() if len(planned) == 1 else None
-        if before is None or before >= of_crew[0].repetitions:
-            continue
-        if all((each.hash in tried) == (each.trial.repetition <= before) for each in of_crew):
-            raise ConfigError(
-                f"plan {of_crew[0].plan_name} asks for more trials in a set-up than block {block} had, and its set-ups "
-                "are gone: raise set_ups instead",
-                key="repetitions",
-                value=of_crew[0].repetitions,
-                allowed=str(before),
+    async def attempt(self, bench: Bench, attempt: int) -> R:
+        """Set the guests up unless they are running, and measure. They are not used again after a failure."""
+        stage, point = bench.stage, self.trial.point
+        members = self.members(() if point.cpu == "any" else await stage.guest_cpus(point.platform))
+        many = f"{len(members)} {self.noun}{'s' if len(members) > 1 else ''}"
+        bench.show(
+            StepPicture(
+                found=(f"{many} on {point.platform}: being set up, or standing already",),
+                guests=tuple(PictureGuest(name=member.name, state=CopyState.STARTS) for member in members),
             )
+        )
+        turn = (self.plan_name, self.trial.block)
+        crew = await start_crew(stage, stage.stand(point.platform, members, turn, self.set_up_options(bench.inventory)))
+        if isinstance(crew, Reason):
+            return self.void(crew, bench, attempt)
+        try:
+            record = await self.measure(crew, bench, attempt)
+        except (NodeLost, Aborted):
+            raise
+        except (LabError, ValidationError) as exc:
+            await stage.restore()
+            raise self.kept(exc) from exc
+        if self.verdict_of(record).status == "invalid":
+            await stage.restore()
+        return record
 
-
-def count_steps_in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
-    """The number of taken steps that share guests with a missing one, so that they will be repeated."""
-    return len(find_steps_in_broken_blocks(taken, lacking))
-
-
-def find_steps_in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> list[Step]:
-    """The taken steps that share guests with a missing one."""
-    broken = {(each.trial.point.crew, each.trial.block) for each in lacking if isinstance(each, CrewStep)}
-    of_crews = [each for each in taken if isinstance(each, CrewStep) and each.set_up_shared]
-    return [each for each in of_crews if (each.trial.point.crew, each.trial.block) in broken]
-
-
-def count_trials(step: Step, record: StepRecord | None) -> int:
-    """The number of trials a crew's step counts as: one, or zero if its guests did not start."""
-    return int(isinstance(step, CrewStep) and record is not None and step.has_started_guests(record))
-
-
-def drop_incomplete_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
-    """Drop blocks in which a crew's trial is missing or invalid for a mean: only whole blocks are compared."""
-    of_crews = [step for step in steps if isinstance(step, CrewStep)]
-    doubted = set()
-    for step in of_crews:
-        record = stored.get(step.hash)
-        if record is None or step.verdict_of(record).status != "valid":
-            doubted.add(step.trial.block)
-    again = {step.hash for step in of_crews if step.trial.block in doubted}
-    return {key: record for key, record in stored.items() if key not in again}
+    def conclude(
+        self,
+        taken: CrewAttempt,
+        shown: Iterable[Reason],
+        bench: Bench,
+        attempt: int,
+        *,
+        ports: Sequence[Port] = (),
+        notes: Iterable[Figures] = (),
+        **found: Any,
+    ) -> R:
+        """The record of an attempt that was measured. ``shown``: reasons from the results alone; ``ports``: the
+        interfaces that they rest on; ``notes``: further influences; ``found``: the kind's own fields.
+        """
+        seen, inventory = taken.observations, bench.inventory
+        return self.build_record(
+            seen,
+            judged(seen, shown, taken.problems, limits=self.tolerances, inventory=inventory, ports=ports),
+            bench,
+            attempt,
+            set_up=taken.set_up,
+            swapped_pages=taken.swapped_pages,
+            attestation=taken.crew.crew.attestation,
+            influences=(*influences(seen, (), inventory.uut), *notes),
+            environment=bench.stage.environment(taken.nodes, seen.settings()),
+            **found,
+        )
 
 
 def describe_failure(verdict: Verdict) -> str | None:

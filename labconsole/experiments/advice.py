@@ -134,7 +134,7 @@ def guests_advice(
 
     Raises MeasurementError if there are too few trials.
     """
-    guests_plan = plan.of_guests
+    guests_plan = plan.guests
     assert guests_plan is not None
     at: dict[str, Any] = dict(zip(guests_plan.hashes, guests_plan.trials, strict=True))
     every = [record for record in records if record.plan.hash in at]
@@ -214,7 +214,7 @@ def _build_quantity_advice(
     accuracy_ratio: float,
     claims: int,
 ) -> QuantityAdvice:
-    guests_plan = plan.of_guests
+    guests_plan = plan.guests
     assert guests_plan is not None
     by_set_up: dict[Hashable, list[float]] = {}
     if len({measured.from_memory for measured in own if quantity in measured.values}) > 1:

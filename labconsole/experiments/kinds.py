@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from labconsole import experiments, plugins
+from labconsole import plugins
 from labconsole.contracts.experiment import Bench, Experiment, Stage, Step, StepRecord
+from labconsole.contracts.measured import MeasuredKind
 from labconsole.contracts.picture import StepPicture
 from labconsole.errors import ConfigError, LabError
+from labconsole.measure.recompute.discrepancy import Discrepancy
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
@@ -20,6 +20,9 @@ from labconsole.model.plan.plugins import PACKAGE, find_factors, load_experiment
 log = logging.getLogger("labconsole.experiments")
 T = TypeVar("T")
 
+Recompute = Callable[[Any], Sequence[Discrepancy]]
+Unjudged = Callable[[Any], Iterable[str]]
+
 
 def kinds(store: Any) -> tuple[Experiment, ...]:
     """Return the kinds: ``EXPERIMENT(store)`` of each folder with ``steps.py``, alphabetically, then those of plug-ins.
@@ -27,15 +30,43 @@ def kinds(store: Any) -> tuple[Experiment, ...]:
     A plug-in's kind that cannot be used is left out; a plan that requests it reports the error. ``store`` keeps what
     the kinds measure.
     """
-    places = [path.parent.name for folder in experiments.__path__ for path in Path(folder).glob("*/steps.py")]
-    modules = [import_module(f"{experiments.__name__}.{name}.steps") for name in sorted(places)]
-    found: list[Experiment] = [module.EXPERIMENT(store) for module in modules]
+    found: list[Experiment] = [module.EXPERIMENT(store) for module in plugins.load_kind_files("steps").values()]
     for name in plugins.find_external_names(PACKAGE):
         try:
             found.append(PluginExperiment(name, load_experiment(name).EXPERIMENT(store)))
         except Exception as exc:  # a plug-in's error of any type must not affect the other kinds
             log.warning("%s", exc if isinstance(exc, plugins.PluginError) else _failed(name, exc))
     return tuple(found)
+
+
+def load_measured_kinds() -> tuple[MeasuredKind, ...]:
+    """Return what the kinds measure, for comparisons: ``MEASURED`` of each folder with ``measured.py``."""
+    return tuple(module.MEASURED for module in plugins.load_kind_files("measured").values())
+
+
+def find_recompute(kind: str) -> Recompute | None:
+    """Return ``RECOMPUTE`` in ``verify.py`` of this kind's folder, or in the plug-in's module.
+
+    None means that its runs are verified instead, or nothing.
+    """
+    found: Recompute | None = getattr(_verify_module(kind), "RECOMPUTE", None)
+    return found
+
+
+def find_unjudged(kind: str) -> Unjudged | None:
+    """Return ``UNJUDGED`` from there, which names what of a record cannot be judged again, or None if there is none."""
+    found: Unjudged | None = getattr(_verify_module(kind), "UNJUDGED", None)
+    return found
+
+
+def _verify_module(kind: str) -> Any:
+    """Return the module that says how a kind is verified, or None."""
+    if kind in plugins.find_external_names(PACKAGE):
+        try:
+            return load_experiment(kind)
+        except plugins.PluginError:  # the callers report it
+            return None
+    return plugins.load_kind_file(kind, "verify") if kind in plugins.find_kinds("verify") else None
 
 
 def find_plugin_hashes(plan: Plan, store: Any) -> list[str]:
@@ -80,6 +111,17 @@ class PluginStep:
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """Return the step's durations."""
         return _call_plugin(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
+
+    def format_factors(self) -> dict[str, str]:
+        """Return what distinguishes the step from others, by table heading; empty if the plug-in does not say."""
+        find = getattr(self.inner, "format_factors", None)
+        if find is None:
+            return {}
+        try:
+            return _call_plugin(self._name, lambda: {str(key): str(value) for key, value in find().items()})
+        except LabError as exc:
+            log.warning("%s", exc)
+            return {}
 
     async def take(self, bench: Bench) -> StepRecord:
         """Run the step."""

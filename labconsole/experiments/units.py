@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from labconsole import experiments, plugins
-from labconsole.contracts.report import ReportUnit
+from labconsole.contracts.report import Figure, ReportUnit
+from labconsole.model.plan.guest_kind import guest_kinds
+from labconsole.report.assembly import build_figures
 from labconsole.report.material import Material, Unit
+from labconsole.report.trend_units import build_trend_units
 
 ENTRY_POINT_GROUP = "units"
 """The group of plug-ins' entry points: modules with ``UNITS``."""
 
+
+FIRST_TREND_PLACE = 150
+"""The place of results over occasions, of the first kind that has them."""
 
 LAST_PLACE = 10_000
 """The place of a unit that only explains its own absence."""
 
 
 def report_units(of: str | None = None, *, outside: bool = True) -> list[Unit]:
-    """Return ``UNITS`` of each file in a package ``units`` of a kind of experiment. ``of``: only of this kind.
+    """Return ``UNITS`` of each file in a package ``units`` of a kind of experiment, and units of what it measures over
+    occasions. ``of``: only of this kind.
 
     Plug-ins' units belong to reports on everything, but not where the report must be reproducible by others
     (``outside`` False). One that cannot be used is a unit that fails, so that the report leaves it out and names it.
     """
     found: list[Unit] = []
     for kind in iter_modules(experiments.__path__, f"{experiments.__name__}."):
-        if of is not None and kind.name.rpartition(".")[2] != of:
+        name = kind.name.rpartition(".")[2]
+        if of is not None and name != of:
             continue
+        if name in plugins.find_kinds("measured"):
+            found += build_trend_units(plugins.load_kind_file(name, "measured").MEASURED, _find_trend_place(name))
         inside = iter_modules(import_module(kind.name).__path__) if kind.ispkg else ()
         if any(each.name == "units" for each in inside):
             package = import_module(f"{kind.name}.units")
             for file in iter_modules(package.__path__, f"{package.__name__}."):
                 found += import_module(file.name).UNITS
     return found if of is not None or not outside else [*found, *_find_plugin_units({unit.name for unit in found})]
+
+
+def _find_trend_place(kind: str) -> int:
+    """Searches come first, then guests in their order."""
+    return FIRST_TREND_PLACE + ([*guest_kinds()].index(kind) + 1 if kind in guest_kinds() else 0)
+
+
+def build_kind_figures(kind: str, records: Sequence[Any]) -> list[Figure]:
+    """Return the figures of a report on these records of one kind alone."""
+    return build_figures(kind, records, report_units(kind))
 
 
 def load_units(name: str) -> tuple[Unit, ...]:

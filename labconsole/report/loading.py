@@ -17,10 +17,9 @@ from labconsole.model.query import Query, parse_query
 from labconsole.model.record.baseline import Baseline
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.note import PlanNote, plan_notes
 from labconsole.model.record.run import FORMAT
-from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.search import SEARCH, SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, assemble_report, collect_claims
@@ -373,7 +372,7 @@ def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
     """The points that these plans request, whether there is a run of them or not."""
     found = []
     for plan in plans:
-        if plan.of_guests is not None:
+        if plan.guests is not None:
             continue  # its points are of another kind
         set_ups = plan.set_ups or 1
         for point in plan.points:

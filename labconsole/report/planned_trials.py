@@ -109,7 +109,7 @@ def count_planned_trials(
     if any(term.field not in ("platform", "plan") for term in terms):
         return []
     tests = [term.test() for term in terms if term.field == "platform"]
-    files = [plan for plan in plans if plan.of_guests is not None]
+    files = [plan for plan in plans if plan.guests is not None]
     if files:
         every = [each for records in experiments.values() for each in select_guest_trials(records)]
         found = [each for plan in files for each in _count_file_trials(plan, every, platforms)]
@@ -139,7 +139,7 @@ def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan
 def _count_file_trials(
     plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None
 ) -> list[PlannedTrials]:
-    requested = plan.of_guests
+    requested = plan.guests
     assert requested is not None
     of_hash: dict[str, list[TrialOfPlan]] = {}
     for record in every:
@@ -148,7 +148,7 @@ def _count_file_trials(
     for point in requested.points:
         if platforms is None or point.platform in platforms:
             places = [of_hash.get(key, []) for key in requested.hashes_by_point[point.index]]
-            found.append(_build_planned_trials(plan.name, requested.noun, point.platform, len(places), places))
+            found.append(_build_planned_trials(plan.name, requested.kind, point.platform, len(places), places))
     return found
 
 

@@ -65,11 +65,11 @@ def collect_planned_trials(plans: Sequence[Plan]) -> list[PlannedPointTrials]:
 
 def _collect_plan_trials(plan: Plan) -> list[PlannedPointTrials]:
     found = []
-    if plan.of_guests is not None:
-        at, noun = plan.of_guests.hashes_by_point, plan.of_guests.noun
+    if plan.guests is not None:
+        at, noun = plan.guests.hashes_by_point, plan.guests.kind
         found += [
             PlannedPointTrials(kind=noun, words=point.words(), hashes=tuple(at[point.index]))
-            for point in plan.of_guests.points
+            for point in plan.guests.points
         ]
     if plan.search is not None and plan.search.load_goals:
         of: dict[int, list[str]] = {}

@@ -13,7 +13,7 @@ import gc
 import inspect
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,6 @@ from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.key_queue import KeyQueueApp
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.search_runner import SearchRunnerApp
-from labconsole.tui.parts.stored_trials import TrialKindView
 from labconsole.tui.screens import SCREENS, ScreenEntry
 
 if TYPE_CHECKING:
@@ -104,14 +103,12 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         *,
         first: FirstStart | None = None,
         alone: bool = False,
-        crew_kinds: Callable[[], Sequence[TrialKindView]] = tuple,
         read_trends: ReadTrends | None = None,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
         self.stylesheet = StyleSheet(variables=self.get_css_variables())
         self.tabs = SCREENS
         self._alone = alone
-        self.crew_kinds = crew_kinds
         self.read_trends = read_trends
         self.settings = settings or Settings()
         self.memory = memory or ConsoleMemory(None)
@@ -378,7 +375,6 @@ def places() -> KeyScopes:
 
 def run_console(
     session_factory: SessionFactory | None,
-    crew_kinds: Callable[[], Sequence[TrialKindView]] = tuple,
     read_trends: ReadTrends | None = None,
     *,
     first: FirstStart | None = None,
@@ -398,7 +394,6 @@ def run_console(
         ConsoleMemory(memory_path() if settings.remember_set_up else None, theme_path()),
         first=first,
         alone=True,
-        crew_kinds=crew_kinds,
         read_trends=read_trends,
     )
     selector = ThrottledSelector(app.can_throttle)

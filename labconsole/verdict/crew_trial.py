@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.flow import SinkRecord
-from labconsole.model.record.route import RouteSinkRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port, changes
@@ -38,7 +37,33 @@ def judged(
     return weighed(found)
 
 
-def sink_reasons(sink: SinkRecord | RouteSinkRecord, whose: str, limits: Tolerances) -> Iterator[Reason]:
+def capture_reasons(failure: str) -> list[Reason]:
+    """Reasons for a sink whose capture failed; empty if ``failure`` is."""
+    return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
+
+
+class PacketSink(Protocol):
+    """What a record has of the sink at which packets of guests are counted."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def interface(self) -> str: ...
+    @property
+    def captured_packets(self) -> int: ...
+    @property
+    def dropped_packets(self) -> int | None: ...
+    @property
+    def nic_packets(self) -> int | None: ...
+    @property
+    def other_packets(self) -> int: ...
+    @property
+    def foreign_packets(self) -> int: ...
+    @property
+    def control_packets(self) -> int | None: ...
+
+
+def sink_reasons(sink: PacketSink, whose: str, limits: Tolerances) -> Iterator[Reason]:
     """Reasons from a sink whose capture should have all packets of ``whose`` flows.
 
     The capture missed some, or others sent packets beyond the usual control traffic.

@@ -15,7 +15,7 @@ import pytest
 
 from labconsole.cli.main import build_parser
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan.file import PlanFile
+from labconsole.model.plan.file import PLAN_FILE
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.yaml_file import load_yaml
 from labconsole.tui.app import places
@@ -77,7 +77,7 @@ def test_every_file_that_is_shown_can_be_read(text: str, tmp_path: Path) -> None
     content: dict[str, Any] = load_yaml(path)
     if "plan" in content:
         load_plan(path)
-    elif content.keys() <= PlanFile.model_fields.keys() and not isinstance(content.get("platforms"), dict):
+    elif content.keys() <= PLAN_FILE.model_fields.keys() and not isinstance(content.get("platforms"), dict):
         path.write_text(json.dumps({**PLAN, **content}))  # some of a plan's keys
         load_plan(path)
     elif content.keys() <= Settings.model_fields.keys():

@@ -15,8 +15,8 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
-from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.note import NotedRecord, PlanNote, exported
+from labconsole.model.record.search import SEARCH
 from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record, record_text

@@ -17,7 +17,7 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.search import SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.records import record_text
 from support.golden_sets import GOLDEN_SETS, opened, texts

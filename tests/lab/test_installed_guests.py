@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.route import RouteRecord
 from support.changed_starts import inventory_of
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require

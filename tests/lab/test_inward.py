@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.experiments.flow.record import FlowRecord, ReceiverRecord
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.flow import FlowRecord, ReceiverRecord
 from support.flow_lab import carries, nothing_left, on, stored, taken
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require

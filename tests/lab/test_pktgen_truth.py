@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from labconsole.experiments.flow.record import FlowRecord
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.route import RouteRecord
 from support.live_lab import labconsole, processes, records
 from support.requirements import require
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.route import RouteRecord
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
 from support.route_lab import inside_router

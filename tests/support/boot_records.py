@@ -9,8 +9,8 @@ from typing import Any
 from labconsole.contracts.crew import Crew, StandingMember
 from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, guests_booted, latest_s, mark_zero_ns
 from labconsole.experiments.boot.memory import GuestsMemory
+from labconsole.experiments.boot.record import BootRecord, ClockRelation
 from labconsole.measure.external_timing import MarkResult, Marks, MarkSender, Nonce
-from labconsole.model.record.boot import BootRecord, ClockRelation
 from support.job_records import drawn_at
 
 STARTED_NS = 50_000_000_000

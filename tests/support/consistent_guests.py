@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.verdict import derive_reasons as flow_reasons
 from labconsole.experiments.flow.verdict import derive_receive_reasons, derive_ring_reasons
-from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.run import InForce, Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reason_tree import weighed

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.search import SEARCH
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.lab import commands as lab
-from labconsole.model.record.flow import FlowRecord
 from support.live_lab import labconsole
 
 

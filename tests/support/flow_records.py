@@ -18,12 +18,7 @@ from labconsole.experiments.flow.rates import (
 )
 from labconsole.experiments.flow.receive import GuestCounts, ReceiveWindow, ReceivingGuest
 from labconsole.experiments.flow.receive_results import build_receiver, build_source, receive_skew_s, sum_received
-from labconsole.experiments.flow.ring import ring_sum
-from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
-from labconsole.experiments.flow.verdict import derive_reasons, derive_receive_reasons, derive_ring_reasons
-from labconsole.measure.counts import CounterSample
-from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.flow import (
+from labconsole.experiments.flow.record import (
     FlowRecord,
     FlowRequested,
     LimiterRecord,
@@ -32,6 +27,11 @@ from labconsole.model.record.flow import (
     SinkFlowRecord,
     SinkRecord,
 )
+from labconsole.experiments.flow.ring import ring_sum
+from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
+from labconsole.experiments.flow.verdict import derive_reasons, derive_receive_reasons, derive_ring_reasons
+from labconsole.measure.counts import CounterSample
+from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reason_tree import weighed

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from labconsole.model.record.job import JobRecord
+from labconsole.experiments.job.record import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
 from labconsole.store.exchange.importing import import_records

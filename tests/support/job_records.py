@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.experiments.job.disk_verdict import jobs_volume
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.script import CopyAnswer
 from labconsole.experiments.job.window import build_copy
 from labconsole.measure.external_timing import Marks
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import JobRecord
 
 MARKS = Marks(start_request_ns=1_000, start_reply_ns=2_000, end_request_ns=3_000_002_000, end_reply_ns=3_000_003_000)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from labconsole.cli.main import main
 from labconsole.engine.crew_step import describe_failure
+from labconsole.experiments.job.record import JobRecord
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.run import Verdict

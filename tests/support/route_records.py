@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.experiments.route.rates import ArrivedPackets, derive_joint_forwarding, start_skew_s
+from labconsole.experiments.route.record import RouteRecord, RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.experiments.route.verdict import derive_reasons
 from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.route import RouteRecord, RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reason_tree import weighed

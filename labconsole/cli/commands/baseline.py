@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _scatter(store: RunStore, occasions: list[Baseline]) -> list[PointScatter]:
     """Scatter between the occasions of a baseline; empty if its runs are no longer stored."""
-    from labconsole.experiments.measured_kinds import load_measured_kinds
+    from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.report.baseline_scatter import find_scatter
     from labconsole.report.loading import load_side, select_baseline
 

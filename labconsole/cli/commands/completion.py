@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
@@ -69,9 +69,6 @@ def _values() -> dict[str, Sequence[str]]:
     from labconsole.measure.groups import CONDITIONS
     from labconsole.model.design_point import BACKGROUNDS
     from labconsole.model.jobs import JOBS
-    from labconsole.model.plan.boots import Start
-    from labconsole.model.plan.flows import Pattern
-    from labconsole.model.plan.jobs import Placing, Working
     from labconsole.model.plan.search import FURTHER, PRESETS
     from labconsole.report.files import FORMATS
     from labconsole.report.reference import papers
@@ -80,15 +77,26 @@ def _values() -> dict[str, Sequence[str]]:
         "--background": BACKGROUNDS,
         "--goals": (*PRESETS, *FURTHER),
         "--jobs": tuple(JOBS),
-        "--working": get_args(Working),
-        "--cpu": get_args(Placing),
-        "--start": get_args(Start),
-        "--pattern": get_args(Pattern),
+        **_factor_values(),
         "--formats": FORMATS,
         "--pool": CONDITIONS,
         "--reference": tuple(papers()),
         "labconsole lab up --platforms": KNOWN_PLATFORMS,
     }
+
+
+def _factor_values() -> dict[str, Sequence[str]]:
+    """Values of options for factors of guests that are one of some words."""
+    from labconsole.model.plan.guest_kind import guest_kinds
+
+    found: dict[str, Sequence[str]] = {}
+    for kind in guest_kinds().values():
+        fields = kind.planned.Factors.model_fields
+        for option in kind.command.options:
+            each = get_args(fields[option.factor].annotation)[:1] if option.factor in fields else ()
+            if each and get_origin(each[0]) is Literal:
+                found[option.flag] = get_args(each[0])
+    return found
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate:
-    from labconsole.experiments.measured_kinds import load_measured_kinds
+    from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.model.query import parse_query
     from labconsole.model.record.baseline import group_baselines
     from labconsole.model.record.summary import RunFilter

@@ -86,7 +86,7 @@ def _advise(args: argparse.Namespace) -> int:
     plan = load_plan(args.plan, inventory)
     if args.occasion is not None:
         plan = build_occasion_plan(plan, args.occasion)
-    if plan.of_guests is not None:
+    if plan.guests is not None:
         return _advise_guests(plan, store, inventory.fingerprint(), accuracy_ratio, as_json=args.json)
     where = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=inventory.fingerprint())
     # The runs behind the report's means.
@@ -105,15 +105,17 @@ def _advise_guests(
     plan: Plan, store: RunStore, testbed_fingerprint: str, accuracy_ratio: float, *, as_json: bool
 ) -> int:
     from labconsole.cli.text.advice import guests_advice_lines
-    from labconsole.engine.crew_step import load_by_hash
+    from labconsole.engine.crew_experiment import load_by_hash
     from labconsole.experiments.advice import guests_advice
-    from labconsole.experiments.measured_kinds import load_measured_kinds
+    from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.experiments.units import report_units
 
-    assert plan.of_guests is not None
-    noun = plan.of_guests.noun
-    (kind,) = (each for each in load_measured_kinds() if each.kind.name == noun)
-    records = list(load_by_hash(store, kind.kind, plan.of_guests.hashes, testbed_fingerprint))
+    assert plan.guests is not None
+    noun = plan.guests.kind
+    kind = next((each for each in load_measured_kinds() if each.kind.name == noun), None)
+    if kind is None:
+        raise ConfigError(f"has trials of a kind that measures nothing to compare: {noun}", key="plan", value=plan.name)
+    records = list(load_by_hash(store, kind.kind, plan.guests.hashes, testbed_fingerprint))
     if not records:
         _ask_for_occasion(plan, store, testbed_fingerprint)
     claims = sum(len(unit.claims({noun: records})) for unit in report_units(noun) if unit.claims is not None)

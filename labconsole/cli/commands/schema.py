@@ -23,10 +23,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the schema."""
     import json
 
-    from labconsole.model.plan.file import PlanFile
+    from labconsole.model.plan.file import PLAN_FILE
     from labconsole.platforms.schema import hosts_schema
     from labconsole.tui.console.settings import Settings
 
-    schemas = {"hosts": hosts_schema, "plan": PlanFile.model_json_schema, "settings": Settings.model_json_schema}
+    schemas = {"hosts": hosts_schema, "plan": PLAN_FILE.model_json_schema, "settings": Settings.model_json_schema}
     print_lines(*json.dumps(schemas[args.file](), indent=2).split("\n"))
     return 0

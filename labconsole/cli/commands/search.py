@@ -170,7 +170,7 @@ def _parse_search(args: argparse.Namespace) -> Search:
 def _stored(args: argparse.Namespace) -> int:
     """``search --list`` and ``search --show ID``: earlier searches of every testbed in the store."""
     from labconsole.cli.text.searches import search_lines, searches_table
-    from labconsole.model.record.kinds.search import KIND as SEARCH
+    from labconsole.model.record.search import SEARCH
     from labconsole.store.open import open_store
 
     with open_store(args.store, write=False) as store:

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         return _verify_bundle(args)
     from labconsole.bundle.examination import Examination, columns, experiment_columns
     from labconsole.model.record.kinds import record_kinds
-    from labconsole.model.record.kinds.search import KIND as SEARCH
+    from labconsole.model.record.search import SEARCH
     from labconsole.store.open import open_store
 
     differences = 0

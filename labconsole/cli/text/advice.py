@@ -94,7 +94,7 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
         f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes "
         f"about {format_h_mm_ss(found.total_s)}{without}",
     ]
-    requested = plan.of_guests
+    requested = plan.guests
     shared = requested is not None and any(
         point.crew is not None for point in requested.points
     )  # else set up for each trial

@@ -21,10 +21,10 @@ from labconsole.measure.packet_times import (
 from labconsole.measure.processor_description import HEADINGS, processor_rows, processor_sentences
 from labconsole.model.design_point import format_target_per_source
 from labconsole.model.record.note import RunNote
-from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
+from labconsole.model.record.run import Background, RunRecord, StreamRecord, Total
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.timing import Delay
-from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
+from labconsole.report.trial_text import reason_lines
 from labconsole.units import format_count, format_rate_bps
 
 DASH = "–"
@@ -109,22 +109,6 @@ def processor_lines(record: RunRecord, *, with_rows: bool) -> list[str]:
     lines = [f"  {label:<10} {strip_control_characters(sentence)}" for label, sentence in processor_sentences(record)]
     if with_rows and (rows := processor_rows(record)):
         lines += ["    " + "".join(cell.rjust(12) for cell in row) for row in (HEADINGS, *rows)]
-    return lines
-
-
-def format_verdict(verdict: Verdict) -> str:
-    """``valid``, or the problem in short: ``suspect (job_short)``."""
-    causes = [each.code for each in verdict.reasons if each.follows is None]
-    return verdict.status + (f" ({', '.join(causes)})" if causes else "")
-
-
-def reason_lines(reasons: Sequence[Reason]) -> list[str]:
-    """Why a run is not simply valid: each cause with its remedy, and its consequences below it."""
-    lines = []
-    for reason, depth in zip(reasons, depths(reasons), strict=True):
-        lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}")
-        if not depth and reason.code in WHAT_TO_DO:
-            lines.append(f"      → {WHAT_TO_DO[reason.code]}")
     return lines
 
 

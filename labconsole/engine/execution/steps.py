@@ -13,7 +13,7 @@ from typing import Protocol
 from labconsole.contracts.experiment import Stage, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture, drawable
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.engine.crew_step import (
+from labconsole.engine.crew_experiment import (
     count_steps_in_broken_blocks,
     count_trials,
     describe_refusals,

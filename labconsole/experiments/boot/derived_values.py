@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from labconsole.contracts.crew import Crew, HypervisorWord, StandingMember
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading, sum_known
+from labconsole.experiments.boot.record import ClockRelation, GuestBootRecord, MemoryUse
 from labconsole.measure.external_timing import MarkResult, MarkSender
-from labconsole.model.record.boot import ClockRelation, GuestBootRecord, MemoryUse
 
 
 def mark_zero_ns(clocks: ClockRelation, started_ns: int) -> int:

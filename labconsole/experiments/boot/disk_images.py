@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from labconsole.contracts.crew import CrewOffer
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
-from labconsole.model.record.boot import CachedFiles
+from labconsole.experiments.boot.record import CachedFiles
 from labconsole.network.guest_disks import GuestDisk, GuestDisks
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute, Executed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from labconsole.contracts.ports import AgentLink
+from labconsole.experiments.boot.record import QuietTime
 from labconsole.measure.context_switches import count_switches
-from labconsole.model.record.boot import QuietTime
 from labconsole.wire.execution import Execute
 from labconsole.wire.session import Ping
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.picture import CopyState, PictureGuest
+from labconsole.experiments.boot.record import GuestBootRecord
 from labconsole.measure.external_timing import Marks
-from labconsole.model.record.boot import GuestBootRecord
 
 
 def guests_starting(names: Sequence[str], found: Mapping[str, Marks]) -> tuple[PictureGuest, ...]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
+from labconsole.experiments.boot.plan import BootPoint
+from labconsole.experiments.boot.record import RECORD as KIND
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.model.plan.boots import BootPoint
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 

@@ -20,10 +20,17 @@ from labconsole.experiments.boot.disk_images import DiskImages, sum_cached_pages
 from labconsole.experiments.boot.idle_switches import measure_idle
 from labconsole.experiments.boot.live_view import guests_starting
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading, read_guest_memory, read_memory
+from labconsole.experiments.boot.plan import BootPoint
+from labconsole.experiments.boot.record import (
+    CachedFiles,
+    ClockRelation,
+    GuestBootRecord,
+    IdleSwitches,
+    MemoryUse,
+    QuietTime,
+)
 from labconsole.measure.external_timing import MarkFinder, MarkResult, Marks, MarkSender, Nonce, find_marks
 from labconsole.model.identity import new_run_id, utc_now
-from labconsole.model.plan.boots import BootPoint
-from labconsole.model.record.boot import CachedFiles, ClockRelation, GuestBootRecord, IdleSwitches, MemoryUse, QuietTime
 from labconsole.model.record.crew_trial import TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.run import SetUp

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.summary import SeriesKey, series_key
 from labconsole.measure.paired_blocks import Blocks, assign_points, find_exclusion_code, newest_trials
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
-from labconsole.model.record.boot import BootRecord
 from labconsole.report.paper_abstracts import format_none_valid, pair_tools
 
 OUTCOME_CODES: Final = ("guests_missing", "no_memory", "swapped")

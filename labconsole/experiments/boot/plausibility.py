@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.measure.recompute import guest_trial as trial
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.plausibility import SENDING_SLACK_RATIO, WALL_CLOCK_S, stepped
-from labconsole.model.record.boot import BootRecord
 
 PAGE_BYTES = 4096
 """The size of a kernel's smallest pages."""

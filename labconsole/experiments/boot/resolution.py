@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.model.record.boot import GuestBootRecord
+from labconsole.experiments.boot.record import GuestBootRecord
 from labconsole.model.record.run import Figures, Reason
 from labconsole.platforms.base.marks import SEEK_STEP_S
 from labconsole.verdict.reasons import reason

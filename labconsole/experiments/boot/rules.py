@@ -5,9 +5,9 @@ They share no code with verdict.py, which judged it. docs/boot.md and docs/data-
 
 from __future__ import annotations
 
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.boot import BootRecord
 from labconsole.model.tolerances import Tolerances
 
 WITNESSES_S, WITNESSES_RATIO = 0.1, 0.02

@@ -16,13 +16,13 @@ from itertools import combinations
 from typing import NamedTuple
 
 from labconsole.experiments.boot.derived_values import latest_s
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.measure.hypervisors import hypervisor, name_platforms
 from labconsole.measure.paired_blocks import Blocks, adjusted, assign_points, newest_trials, uut_kernel
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.model.record.boot import BootRecord
 
 
 class SeriesKey(NamedTuple):

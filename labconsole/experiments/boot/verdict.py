@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.boot.disk_images import sum_cached_pages
+from labconsole.experiments.boot.record import CachedFiles, GuestBootRecord
 from labconsole.experiments.boot.resolution import clock_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.boot import CachedFiles, GuestBootRecord
 from labconsole.model.record.crew_trial import TimekeeperRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances

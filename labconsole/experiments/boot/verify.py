@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.boot.plausibility import find_implausible
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.resolution import clock_allowed_s
 from labconsole.experiments.boot.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.verdict_check import codes_of, recompute_verdict, unjudged_reasons
-from labconsole.model.record.boot import BootRecord
 
 SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
 """Codes of a trial without a measurement, which has no guests."""

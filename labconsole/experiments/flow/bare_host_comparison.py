@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from labconsole.experiments.flow.rates import FULL_LINE_RATIO, arrived_packets, sent_to_at_once
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import (
     BareHostComparison,
     FlowPointKey,
@@ -18,7 +19,6 @@ from labconsole.measure.hypervisors import BARE_HOST, find_outer_hypervisor
 from labconsole.measure.paired_blocks import Blocks, adjusted, assign_points, newest_trials, sort_key
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.model.record.flow import FlowRecord
 
 WAYS = {"out": "from the guest", "in": "to the guest"}
 

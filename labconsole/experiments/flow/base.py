@@ -25,10 +25,10 @@ from labconsole.experiments.flow.limiters import (
     read_limiters,
 )
 from labconsole.experiments.flow.live_view import SendingWatch
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import HEADER_BYTES
+from labconsole.experiments.flow.record import LimiterRecord
 from labconsole.experiments.flow.script import PROGRAM
-from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.flow import LimiterRecord
 from labconsole.verdict.changes import Port
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.counters import CountersSampled

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.ring import reported_bytes
-from labconsole.model.record.flow import FlowRecord
 
 GIGA = 1e9
 SAID_ERROR = 0.1

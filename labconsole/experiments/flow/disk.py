@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.experiments.flow.rates import begins, bin_rates, ends
+from labconsole.experiments.flow.record import BackgroundDiskRecord, FlowRequested, SinkFlowRecord
 from labconsole.experiments.flow.script import (
     FIRST_SOURCE_PORT,
     PORTS_PER_GUEST,
@@ -22,7 +23,6 @@ from labconsole.experiments.flow.script import (
 from labconsole.experiments.flow.window import FlowWindow
 from labconsole.measure.fairness import during_ratio, recovery_bins, whole_bins
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.record.flow import BackgroundDiskRecord, FlowRequested, SinkFlowRecord
 from labconsole.model.record.run import Reason
 from labconsole.platforms.base.disk_work import build_disk_command
 from labconsole.verdict.reasons import reason

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.model.record.flow import LimiterRecord
+from labconsole.experiments.flow.record import LimiterRecord
 from labconsole.network.rate_limits import RateLimit
 from labconsole.network.xen_rate_limit import XenRateLimit
 from labconsole.wire.clean import read_json

@@ -12,8 +12,8 @@ from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, Pict
 from labconsole.engine.crew_watch import CountingWatch
 from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, sent_to_at_once
+from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, ReceiverRecord, RingGuestRecord, SenderRecord
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.record.flow import FlowRecord, LimiterRecord, ReceiverRecord, RingGuestRecord, SenderRecord
 from labconsole.model.weights import weights_text
 from labconsole.text.cells import UNKNOWN, format_mbit, format_percent, format_rounded
 from labconsole.units import format_rate_bps

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.experiments.flow.rates import arrived_packets, let_through_bps, sent_to_at_once
+from labconsole.experiments.flow.record import RECORD as KIND
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.kinds.flow import KIND
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, RingGuestRecord, SenderRecord
 from labconsole.measure.recompute import guest_trial as trial
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.model.record.flow import FlowRecord, LimiterRecord, RingGuestRecord, SenderRecord
 
 FRAME_BYTES = 46
 """Bytes of a frame without its payload: Ethernet, IPv4, UDP and the check sequence."""

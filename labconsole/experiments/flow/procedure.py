@@ -2,162 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
-from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
-from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_measurement import build_empty_observations, choose_cpu, has_started_guests, start_crew
-from labconsole.engine.crew_stage import guest_address, guest_mac
-from labconsole.engine.crew_step import CrewStep, describe_failure
-from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
+from labconsole.contracts.experiment import Bench
+from labconsole.contracts.picture import StepPicture
+from labconsole.engine.crew_measurement import choose_cpu
+from labconsole.engine.crew_stage import build_member
+from labconsole.engine.crew_step import SharedCrewStep
 from labconsole.experiments.flow.base import FlowObservation
 from labconsole.experiments.flow.disk import build_disk_observation
 from labconsole.experiments.flow.live_view import MOST_NAMED, build_picture, format_line_share, format_losses
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import derive_shared_time, line_bps, start_skew_s
-from labconsole.experiments.flow.receive_measurement import ReceiveMeasurement, ReceiveObservation
+from labconsole.experiments.flow.receive_measurement import ReceiveMeasurement
 from labconsole.experiments.flow.receive_results import build_receiver, build_source, receive_skew_s, sum_received
+from labconsole.experiments.flow.record import RECORD, FlowRecord, FlowRequested, ReceiverRecord
 from labconsole.experiments.flow.ring import build_ring, ring_busy_s, ring_sum
-from labconsole.experiments.flow.ring_measurement import RingMeasurement, RingObservation
-from labconsole.experiments.flow.send_measurement import SendMeasurement, SendObservation
+from labconsole.experiments.flow.ring_measurement import RingMeasurement
+from labconsole.experiments.flow.send_measurement import SendMeasurement
 from labconsole.experiments.flow.verdict import (
-    capture_reasons,
     derive_reasons,
     derive_receive_reasons,
     derive_ring_reasons,
 )
 from labconsole.experiments.flow.weights import derive_weights, link_bps
 from labconsole.experiments.flow.window import build_flows, build_sender, build_sink
-from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.flow import FlowRecord, FlowRequested, ReceiverRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.run import Figures, Reason, Verdict
+from labconsole.model.record.run import Reason
 from labconsole.units import format_rate_bps
-from labconsole.verdict.crew_trial import judged
-from labconsole.verdict.influences import influences
-from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.reasons import reason
-from labconsole.wire.version import __version__
-
-FlowStore = ExperimentStore[FlowRecord]
-"""The store of flow records."""
+from labconsole.verdict.crew_trial import capture_reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowStep(CrewStep[FlowPoint, FlowRecord]):
+class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
     """One trial of flows as a step of a plan."""
 
-    kind = FLOW
+    kind = RECORD
     hopeless = frozenset({"generator_failed", "job_failed"})
-    factors: FlowFactors
+    captures = True
+    no_results: ClassVar[Mapping[str, Any]] = {
+        "origin_ns": None,
+        "flows": (),
+        "senders": (),
+        "sink": None,
+        "shared_from": None,
+        "shared_to": None,
+        "sum_bps": None,
+        "jain": None,
+        "line_ratio": None,
+        "start_skew_s": None,
+    }
+
+    def members(self, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
+        """See CrewStep. The last one may have a disk to work on."""
+        factors, point = self.factors, self.trial.point
+        return tuple(
+            replace(
+                build_member(number, factors.memory_mib, choose_cpu(point.cpu, cpus, number)),
+                disk_mib=factors.crew_disk_mib if number and number == point.guests - 1 else 0,
+            )
+            for number in range(point.guests)
+        )
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
         """The requested duration; for a ring, the time for which it keeps its guests busy."""
         duration_s = self.factors.duration_s
         return [ring_busy_s(duration_s) if self.trial.point.pattern == "ring" else duration_s]
 
-    def verdict_of(self, record: FlowRecord) -> Verdict:
-        return record.verdict
-
-    async def attempt(self, bench: Bench, attempt: int) -> FlowRecord:
-        """See CrewStep. Raises NodeError if the crew cannot start."""
-        stage, point = bench.stage, self.trial.point
-        cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
-        members = flow_members(point, self.factors, cpus)
-        starting = tuple(PictureGuest(name=member.name, state=CopyState.STARTS) for member in members)
-        many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
-        bench.show(
-            StepPicture(found=(f"{many} on {point.platform}: being set up, or standing already",), guests=starting)
-        )
-        how = HowMade(port=bench.inventory.streams[0].uut_in) if point.pattern == "in" else USUAL
-        standing = stage.stand(point.platform, members, (self.plan_name, self.trial.block), how)
-        crew = await start_crew(stage, standing)
-        if isinstance(crew, Reason):
-            return self._void(crew, bench, attempt)
-        offered_bps = derive_offered_bps(point, bench.inventory)
-        try:
-            if point.pattern == "ring":
-                record = self._ring_record(
-                    await RingMeasurement(point, self.factors, bench, crew).take(), crew, bench, attempt
-                )
-            elif point.pattern == "in":
-                requested = self._requested(offered_bps)
-                taking = ReceiveMeasurement(point, self.factors, requested, self.request.generator, bench, crew)
-                record = self._receive_record(await taking.take(), requested, crew, bench, attempt)
-            else:
-                seen = await SendMeasurement(point, self.factors, offered_bps, bench, crew).take()
-                record = self._record(seen, crew, offered_bps, bench, attempt)
-        except (NodeLost, Aborted):
-            raise
-        except LabError as exc:
-            await stage.restore()  # discard these guests before the next trial, whatever their state
-            raise self.kept(exc) from exc
-        if record.status == "failed":
-            await stage.restore()
-        return record
-
-    def has_started_guests(self, record: FlowRecord) -> bool:
-        return has_started_guests(record.set_up, record.verdict)
-
-    def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> FlowRecord:
-        return self._void(reason("not_measured", str(problem)), bench, attempt)
-
-    def _void(self, why: Reason, bench: Bench, attempt: int) -> FlowRecord:
-        """The record of a trial without observations."""
-        seen, stage = build_empty_observations(why), bench.stage
-        verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
-        return FlowRecord(
-            **self._common_fields(seen, verdict, bench, attempt),
-            set_up=None,
-            origin_ns=None,
-            flows=(),
-            senders=(),
-            sink=None,
-            requested=self._requested(derive_offered_bps(self.trial.point, bench.inventory)),
-            shared_from=None,
-            shared_to=None,
-            sum_bps=None,
-            jain=None,
-            line_ratio=None,
-            start_skew_s=None,
-            swapped_pages=None,
-            attestation={},
-            environment=stage.environment((stage.uut, stage.timekeeper)),
-        )
-
-    def _common_fields(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
-        """The fields of a record that do not depend on the guests' results."""
-        inventory = bench.inventory
+    def link_fields(self, inventory: Inventory) -> Mapping[str, Any]:
+        """See CrewStep."""
         speed_bps = inventory.streams[0].link_speed_bps
-        return {
-            "flow_id": seen.run_id,
-            "started_at": seen.started_at,
-            "finished_at": utc_now(),
-            "testbed": inventory.testbed,
-            "testbed_fingerprint": inventory.fingerprint(),
-            "emulated": inventory.emulated,
-            "operator": bench.operator,
-            "labconsole_version": __version__,
-            "plan": self.ref(attempt),
-            "link_speed_bps": speed_bps,
-            "line_bps": line_bps(speed_bps, self.trial.point.payload_bytes),
-            "in_force": self.in_force.model_copy(update={"drain_s": inventory.defaults.drain_s}),
-            "verdict": verdict,
-            "status": "failed" if verdict.status == "invalid" else "done",
-            "failure": describe_failure(verdict),
-        }
+        return {"link_speed_bps": speed_bps, "line_bps": line_bps(speed_bps, self.trial.point.payload_bytes)}
 
-    def _requested(self, offered_bps: int) -> FlowRequested:
+    def set_up_options(self, inventory: Inventory) -> HowMade:
+        """See SharedCrewStep. Guests that are sent to are on the port that the source sends to."""
+        return HowMade(port=inventory.streams[0].uut_in) if self.trial.point.pattern == "in" else USUAL
+
+    def requested(self, inventory: Inventory) -> FlowRequested:
+        """See CrewStep."""
         factors, point = self.factors, self.trial.point
         return FlowRequested(
             platform=point.platform,
             guests=point.guests,
             cpu=point.cpu,
-            offered_bps=offered_bps,
+            offered_bps=derive_offered_bps(point, inventory),
             limits_bps=point.limits,
             greedy=point.greedy,
             second_after_s=point.second_after_s,
@@ -170,71 +101,54 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             disk=point.disk,
         )
 
-    def _ring_record(self, seen: RingObservation, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
-        requested = self._requested(derive_offered_bps(self.trial.point, bench.inventory))
+    async def measure(self, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
+        """See SharedCrewStep."""
+        by_pattern = {"ring": self._measure_ring, "in": self._measure_received, "out": self._measure_sent}
+        return await by_pattern[self.trial.point.pattern](crew, bench, attempt)
+
+    async def _measure_ring(self, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
+        seen = await RingMeasurement(self.trial.point, self.factors, bench, crew).take()
         ring, window_s = build_ring(seen.guests, seen.window), seen.window.window_s(seen.guests)
         sum_bps, jain = ring_sum(ring)
-        shown = derive_ring_reasons(requested, ring, window_s, seen.attempt.swapped_pages, seen.attempt.program)
-        return self._build_record(
-            seen,
-            crew,
-            bench,
-            attempt,
-            shown,
-            requested=requested,
-            origin_ns=None,
-            flows=(),
-            senders=(),
-            sink=None,
-            ring=ring,
-            window_s=window_s,
-            shared_from=None,
-            shared_to=None,
-            sum_bps=sum_bps,
-            jain=jain,
-            line_ratio=None,
-            start_skew_s=None,
-        )
+        requested, taken = self.requested(bench.inventory), seen.attempt
+        shown = derive_ring_reasons(requested, ring, window_s, taken.swapped_pages, taken.program)
+        own: dict[str, Any] = {"ring": ring, "window_s": window_s, "sum_bps": sum_bps, "jain": jain}
+        return self._conclude_apart(seen, shown, bench, attempt, own)
 
-    def _receive_record(
-        self, seen: ReceiveObservation, requested: FlowRequested, crew: StandingCrew, bench: Bench, attempt: int
-    ) -> FlowRecord:
-        stream, window = crew.stream, seen.window
+    async def _measure_received(self, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
+        requested, stream = self.requested(bench.inventory), crew.stream
+        generator = self.request.generator
+        seen = await ReceiveMeasurement(self.trial.point, self.factors, requested, generator, bench, crew).take()
+        window, taken = seen.window, seen.attempt
         receivers = tuple(build_receiver(guest, window, requested.payload_bytes) for guest in seen.guests)
         source = build_source(
             stream.source.node, stream.source.interface, seen.source_mac, stream.uut_in, window, seen.generator
         )
         (sum_bps, jain), skew_s = sum_received(receivers), receive_skew_s(receivers)
         shown = derive_receive_reasons(
-            requested, receivers, source, skew_s, seen.attempt.swapped_pages, seen.attempt.program, self.tolerances
+            requested, receivers, source, skew_s, taken.swapped_pages, taken.program, self.tolerances
         )
         most_bps = line_bps(stream.link_speed_bps, requested.payload_bytes)
-        return self._build_record(
-            seen,
-            crew,
-            bench,
-            attempt,
-            shown,
-            requested=requested,
-            origin_ns=None,
-            flows=(),
-            senders=(),
-            sink=None,
-            receivers=receivers,
-            source=source,
-            shared_from=None,
-            shared_to=None,
-            sum_bps=sum_bps,
-            jain=jain,
-            line_ratio=None if sum_bps is None else sum_bps / most_bps,
-            start_skew_s=skew_s,
-        )
+        own: dict[str, Any] = {
+            "receivers": receivers,
+            "source": source,
+            "sum_bps": sum_bps,
+            "jain": jain,
+            "line_ratio": None if sum_bps is None else sum_bps / most_bps,
+            "start_skew_s": skew_s,
+        }
+        return self._conclude_apart(seen, shown, bench, attempt, own)
 
-    def _record(
-        self, seen: SendObservation, crew: StandingCrew, offered_bps: int, bench: Bench, attempt: int
+    def _conclude_apart(
+        self, seen: FlowObservation, shown: Sequence[Reason], bench: Bench, attempt: int, own: Mapping[str, Any]
     ) -> FlowRecord:
-        factors, point = self.factors, self.trial.point
-        requested = self._requested(offered_bps)
+        """The record of a trial whose packets are not counted at the sink."""
+        found, taken = {**self.no_results, **own}, seen.attempt
+        return self.conclude(taken, shown, bench, attempt, ports=seen.ports, program=taken.program, **found)
+
+    async def _measure_sent(self, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
+        factors, point, requested = self.factors, self.trial.point, self.requested(bench.inventory)
+        seen = await SendMeasurement(point, factors, requested.offered_bps, bench, crew).take()
         flows, names = build_flows(seen.senders, seen.window), [sender.name for sender in seen.senders]
         common = derive_shared_time(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
         each_bps = common.each_bps or {}
@@ -280,13 +194,13 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
                 disk=disk,
             ),
         ]
-        return self._build_record(
-            seen,
-            crew,
+        return self.conclude(
+            seen.attempt,
+            shown,
             bench,
             attempt,
-            shown,
-            requested=requested,
+            ports=seen.ports,
+            program=seen.attempt.program,
             origin_ns=seen.window.origin_ns,
             flows=flows,
             senders=senders,
@@ -301,42 +215,12 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             disk=disk,
         )
 
-    def _build_record(
-        self,
-        seen: FlowObservation,
-        crew: StandingCrew,
-        bench: Bench,
-        attempt: int,
-        shown: Sequence[Reason],
-        *,
-        requested: FlowRequested,
-        **found: Any,
-    ) -> FlowRecord:
-        """Build the record with what every trial has, wherever its guests sent. ``shown``: reasons derived from the
-        record alone.
-        """
-        inventory, taken = bench.inventory, seen.attempt
-        figures = list[Figures](influences(taken.observations, (), inventory.uut))
-        verdict = judged(
-            taken.observations, shown, taken.problems, limits=self.tolerances, inventory=inventory, ports=seen.ports
-        )
-        return FlowRecord(
-            **self._common_fields(taken.observations, verdict, bench, attempt),
-            requested=requested,
-            set_up=taken.set_up,
-            swapped_pages=taken.swapped_pages,
-            program=taken.program,
-            attestation=crew.crew.attestation,
-            influences=tuple(figures),
-            environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
-            **found,
-        )
-
-    def picture(self, record: StepRecord) -> StepPicture:
-        """The picture of the trial's result."""
-        if not isinstance(record, FlowRecord):
-            return StepPicture()
+    def draw(self, record: FlowRecord) -> StepPicture:
+        """See CrewStep."""
         return build_picture(record, describe_result(record))
+
+
+STEP = FlowStep
 
 
 def derive_offered_bps(point: FlowPoint, inventory: Inventory) -> int:
@@ -383,18 +267,3 @@ def describe_receiver(each: ReceiverRecord) -> str:
         return rate
     where = format_losses(each)
     return f"{rate}; lost {each.lost_packets}" + (f": {where}" if where else "")
-
-
-def flow_members(point: FlowPoint, factors: FlowFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The guests of a point. ``cpus``: see choose_cpu()."""
-    return tuple(
-        CrewMember(
-            name=f"g{number + 1}",
-            address=guest_address(number),
-            mac=guest_mac(number),
-            memory_mib=factors.memory_mib,
-            cpus=choose_cpu(point.cpu, cpus, number),
-            disk_mib=factors.crew_disk_mib if number and number == point.guests - 1 else 0,
-        )
-        for number in range(point.guests)
-    )

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, intended_bps
+from labconsole.experiments.flow.record import FlowRecord, SenderRecord
 from labconsole.experiments.flow.script import reported_sent_s
 from labconsole.measure import fairness
 from labconsole.measure.fairness import whole_bins
-from labconsole.model.record.flow import FlowRecord, SenderRecord
 
 ENOUGH_RATIO = 1.01
 """Least ratio of offered load to limit at which the limit applies to a guest all the time."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from labconsole.experiments.flow.record import FlowRecord, FlowRequested, ReceiverRecord, SinkFlowRecord
 from labconsole.measure.fairness import whole_bins
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
-from labconsole.model.record.flow import FlowRecord, FlowRequested, ReceiverRecord, SinkFlowRecord
 from labconsole.packets.flows import MAX_BINS
 
 HEADER_BYTES = 14 + 20 + 8

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.experiments.flow.rates import HEADER_BYTES
+from labconsole.experiments.flow.record import FlowRequested
 from labconsole.experiments.flow.script import FIRST_SOURCE_PORT, SINK_ADDRESS, SINK_PORT
-from labconsole.model.record.flow import FlowRequested
 from labconsole.verdict.observations import Snapshot
 from labconsole.wire.generator import SentStream
 from labconsole.wire.stream_spec import MAX_DELAY_NS, StreamSpec

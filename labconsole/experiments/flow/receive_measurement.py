@@ -17,6 +17,7 @@ from labconsole.engine.trial.sources import START_LEAD_S
 from labconsole.errors import MeasurementError, NodeError
 from labconsole.experiments.flow.base import FlowMeasurement, FlowObservation
 from labconsole.experiments.flow.live_view import INTO, SendingWatch
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.receive import (
     READ_LINE,
     GuestCounts,
@@ -26,9 +27,8 @@ from labconsole.experiments.flow.receive import (
     parse_processes,
     read_counts,
 )
+from labconsole.experiments.flow.record import FlowRequested
 from labconsole.model.generator import generator_options
-from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.flow import FlowRequested
 from labconsole.verdict.observations import Snapshot, parse_snapshot
 from labconsole.verdict.reasons import reason
 from labconsole.wire.counters import ReadCounters

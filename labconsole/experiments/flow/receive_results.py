@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.experiments.flow.receive import FAR_ADDRESS, ReceiveWindow, ReceivingGuest
+from labconsole.experiments.flow.record import HopLoss, ReceiverRecord, SourceRecord
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.model.record.flow import HopLoss, ReceiverRecord, SourceRecord
 from labconsole.wire.codec import STAT_NAMES
 
 RX, TX, TX_DROPPED = map(STAT_NAMES.index, ("rx_packets", "tx_packets", "tx_dropped"))

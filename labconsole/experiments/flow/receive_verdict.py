@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from labconsole.model.record.flow import FlowRequested, ReceiverRecord, SourceRecord
+from labconsole.experiments.flow.record import FlowRequested, ReceiverRecord, SourceRecord
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reasons import reason

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.flow import FlowRecord
 from labconsole.report.formatting import format_left_out, format_mean
 from labconsole.report.material import Material
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from labconsole.experiments.flow.record import LimiterRecord, RingGuestRecord
 from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer, silent_guests
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.model.record.flow import LimiterRecord, RingGuestRecord
 from labconsole.model.record.run import Reason
 from labconsole.platforms.base.guest_shell import build_simultaneous_line
 from labconsole.verdict.observations import Snapshot

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from labconsole.experiments.flow.record import FlowRecord, ReceiverRecord, RingGuestRecord
 from labconsole.experiments.flow.rules import is_limited_unasked, is_unlimited
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.flow import FlowRecord, ReceiverRecord, RingGuestRecord
 from labconsole.model.tolerances import Tolerances
 
 RING_ERROR = 0.05

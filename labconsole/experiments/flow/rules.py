@@ -6,9 +6,15 @@ the codes. Rings and guests that receive have rules of their own.
 
 from __future__ import annotations
 
+from labconsole.experiments.flow.record import (
+    FlowRecord,
+    RingGuestRecord,
+    SenderRecord,
+    SinkFlowRecord,
+    WeightStepRecord,
+)
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.flow import FlowRecord, RingGuestRecord, SenderRecord, SinkFlowRecord, WeightStepRecord
 from labconsole.model.tolerances import Tolerances
 
 HEADERS = 42

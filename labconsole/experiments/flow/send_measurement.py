@@ -17,15 +17,15 @@ from labconsole.experiments.flow.base import FlowGuest, FlowMeasurement, FlowObs
 from labconsole.experiments.flow.disk import DiskWorker
 from labconsole.experiments.flow.limiters import credit_queue_s
 from labconsole.experiments.flow.live_view import OUT, SendingWatch, SharingWatch, build_moments
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
 from labconsole.experiments.flow.rates import HEADER_BYTES
+from labconsole.experiments.flow.record import LimiterRecord
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.weights import QUEUE, QUEUE_S, build_class_limiters, build_queue
 from labconsole.experiments.flow.window import FlowSender, FlowWindow
 from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.flows import FlowFactors, FlowPoint
-from labconsole.model.record.flow import LimiterRecord
 from labconsole.network.routing import Neighbour
 from labconsole.platforms.base.disk_work import find_disk, prepare_disks
 from labconsole.platforms.base.guest_shell import DONE, WAITS, build_simultaneous_line

@@ -3,138 +3,89 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import (
-    SOME_CPUS,
-    build_step,
-    filter_trials,
-    find_refusals,
-    load_usable_records,
-    require_program,
-)
+from labconsole.engine.crew_experiment import SOME_CPUS, CrewExperiment, require_program
+from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import ConfigError
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import line_frames_bps
+from labconsole.experiments.flow.record import RECORD, FlowRecord
 from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.flows import FlowFactors, FlowPoint, FlowTrial, flow_hash
-from labconsole.model.plan.plan import Plan
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.units import format_rate_bps, format_target
-
-if TYPE_CHECKING:
-    from labconsole.experiments.flow.procedure import FlowStep, FlowStore
 
 LEAST_BINS = 2
 """Least length of work on a disk, in bins: of this number, one lies wholly between its marks."""
 
 
-class Flows:
+class Flows(CrewExperiment[FlowFactors, FlowPoint, FlowRecord]):
     """The kind of experiment for a plan's key ``flow``."""
 
-    def __init__(self, store: FlowStore) -> None:
-        self._store = store
+    kind = RECORD
 
-    def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[FlowStep]:
-        """Every trial of a plan that is resolved for its testbed. ``only``: restricts it to the platforms of these
-        points.
-        """
-        if plan.flows is None:
-            return []
-        from labconsole.experiments.flow.procedure import FlowStep
-
-        flows = plan.flows
-
-        def hash_of(trial: FlowTrial) -> str:
-            return flow_hash(flows.factors, trial, salt or flows.salt)
-
-        return [
-            build_step(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)
-            for trial in filter_trials(plan, flows.trials, only)
-        ]
-
-    def stored(self, steps: Sequence[FlowStep], testbed_fingerprint: str) -> Mapping[str, FlowRecord]:
-        """See load_usable_records()."""
-        return load_usable_records(self._store, FLOW, steps, testbed_fingerprint)
-
-    def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[FlowStep, FlowRecord]]:
-        """Empty: earlier trials are shown with the results."""
-        return []
-
-    def refuse(
-        self, steps: Sequence[FlowStep], plan: Plan, inventory: Inventory, stage: Stage
-    ) -> Mapping[str, ConfigError]:
-        """Return the steps that a platform cannot run, with reasons. See find_refusals()."""
-        if plan.flows is None:
-            return {}
-        from labconsole.experiments.flow.procedure import flow_members
+    def check(self, step: CrewStep[FlowFactors, FlowPoint, FlowRecord], inventory: Inventory, stage: Stage) -> None:
+        """See CrewExperiment."""
         from labconsole.experiments.flow.weights import link_bps, weights_misfit
 
-        factors = plan.flows.factors
+        factors, point = step.factors, step.trial.point
         most_guests, most_limits = max(factors.guests), max(factors.limits, key=len)
-
-        def refuse(point: FlowPoint) -> None:
-            _refuse_of_ring(factors)
-            _refuse_short_work(point, factors.bin_s)
-            if len(most_limits) > most_guests:
-                raise ConfigError(
-                    "are more than guests",
-                    key="flow.limits",
-                    value=", ".join(map(format_target, most_limits)),
-                    allowed=f"one for all, one for each of {most_guests}, or fewer that they take in turn",
-                )
-            if most_guests < 2 and max(factors.second_after_s) > 0:
-                raise ConfigError(
-                    "needs at least two guests; this plan has one",
-                    key="flow.second_after_s",
-                    value=max(factors.second_after_s),
-                    allowed="0, or two guests or more",
-                )
-            offer = stage.offer(point.platform, flow_members(point, factors, SOME_CPUS))
-            link_speed_bps = inventory.streams[0].link_speed_bps
-            fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
-            if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
-                raise ConfigError(
-                    "do not limit anything on this link",
-                    key="flow.limits",
-                    value=", ".join(map(format_target, point.limits)),
-                    allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "
-                    f"{format_rate_bps(link_speed_bps)} with {point.payload_bytes} bytes of payload in each frame",
-                )
-            misfit = weights_misfit(point, link_speed_bps)
-            if misfit is not None:
-                raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
-            bare = inventory.platforms[point.platform].driver == BARE_HOST
-            if bare and point.pattern == "in" and point.guests > 1:
-                raise ConfigError(
-                    "processes of the bare host share its network stack, so packets to several of them cannot be "
-                    "attributed",
-                    key="guests",
-                    value=point.guests,
-                    allowed="1, or platforms with guests",
-                )
-            requested = "limits" if point.limits else "weights" if point.weights else "pattern"
-            of_interfaces = bool(point.limits or point.weights or point.pattern == "ring")
-            if bare and of_interfaces:
-                raise ConfigError(
-                    "processes of the bare host have no interface and no network stack of their own",
-                    key=requested,
-                    value=point.platform,
-                    allowed="platforms with guests; measure the bare host by a plan of its own",
-                )
-            if of_interfaces and not offer.own_interfaces:
-                raise ConfigError(
-                    "guests of this platform have no interface of their own on the UUT",
-                    key=requested,
-                    value=point.platform,
-                    allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
-                )
-            require_program("iperf", offer)
-
-        return find_refusals(steps, refuse)
+        _refuse_of_ring(factors)
+        _refuse_short_work(point, factors.bin_s)
+        if len(most_limits) > most_guests:
+            raise ConfigError(
+                "are more than guests",
+                key="flow.limits",
+                value=", ".join(map(format_target, most_limits)),
+                allowed=f"one for all, one for each of {most_guests}, or fewer that they take in turn",
+            )
+        if most_guests < 2 and max(factors.second_after_s) > 0:
+            raise ConfigError(
+                "needs at least two guests; this plan has one",
+                key="flow.second_after_s",
+                value=max(factors.second_after_s),
+                allowed="0, or two guests or more",
+            )
+        offer = stage.offer(point.platform, step.members(SOME_CPUS))
+        link_speed_bps = inventory.streams[0].link_speed_bps
+        fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
+        if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
+            raise ConfigError(
+                "do not limit anything on this link",
+                key="flow.limits",
+                value=", ".join(map(format_target, point.limits)),
+                allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "
+                f"{format_rate_bps(link_speed_bps)} with {point.payload_bytes} bytes of payload in each frame",
+            )
+        misfit = weights_misfit(point, link_speed_bps)
+        if misfit is not None:
+            raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
+        bare = inventory.platforms[point.platform].driver == BARE_HOST
+        if bare and point.pattern == "in" and point.guests > 1:
+            raise ConfigError(
+                "processes of the bare host share its network stack, so packets to several of them cannot be "
+                "attributed",
+                key="guests",
+                value=point.guests,
+                allowed="1, or platforms with guests",
+            )
+        requested = "limits" if point.limits else "weights" if point.weights else "pattern"
+        of_interfaces = bool(point.limits or point.weights or point.pattern == "ring")
+        if bare and of_interfaces:
+            raise ConfigError(
+                "processes of the bare host have no interface and no network stack of their own",
+                key=requested,
+                value=point.platform,
+                allowed="platforms with guests; measure the bare host by a plan of its own",
+            )
+        if of_interfaces and not offer.own_interfaces:
+            raise ConfigError(
+                "guests of this platform have no interface of their own on the UUT",
+                key=requested,
+                value=point.platform,
+                allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
+            )
+        require_program("iperf", offer)
 
 
 def _refuse_of_ring(factors: FlowFactors) -> None:

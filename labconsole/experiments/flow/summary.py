@@ -16,6 +16,7 @@ from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
 from labconsole.experiments.flow.quantities import SharingResult, quantities
 from labconsole.experiments.flow.rates import bin_rates, sent_to_at_once
 from labconsole.experiments.flow.receive_results import lost_packets
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.weight_shares import WeightStepResult, weight_steps
 from labconsole.measure.hypervisors import find_varying_fields, hypervisor, name_platforms
 from labconsole.measure.paired_blocks import assign_points, find_exclusion_code, newest_trials, sort_key, uut_kernel
@@ -27,7 +28,6 @@ from labconsole.measure.statistics.bounded_means import (
 from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.record.flow import FlowRecord
 from labconsole.model.weights import WeightSteps
 from labconsole.units import format_target
 

@@ -21,10 +21,7 @@ from labconsole.experiments.flow.rates import (
     sent_for_s,
 )
 from labconsole.experiments.flow.receive_verdict import receive_reasons
-from labconsole.experiments.flow.ring import ring_reasons
-from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
-from labconsole.model.record.crew_trial import ProgramRecord
-from labconsole.model.record.flow import (
+from labconsole.experiments.flow.record import (
     BackgroundDiskRecord,
     FlowRequested,
     ReceiverRecord,
@@ -35,6 +32,9 @@ from labconsole.model.record.flow import (
     SourceRecord,
     WeightsRecord,
 )
+from labconsole.experiments.flow.ring import ring_reasons
+from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.crew_trial import sink_reasons
@@ -50,11 +50,6 @@ BEYOND_RATIO = 1.005
 
 RATE_ERROR = 0.001
 """Relative tolerance of a limiter's rate as read back: a kernel counts in bytes per second."""
-
-
-def capture_reasons(failure: str) -> list[Reason]:
-    """Reasons for a sink whose capture failed; empty if ``failure`` is."""
-    return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
 
 
 def derive_reasons(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from labconsole.experiments.flow.plausibility import find_implausible
+from labconsole.experiments.flow.record import FlowRecord, ReceiverRecord, SinkFlowRecord
 from labconsole.experiments.flow.ring_receive_rules import IN_RULES, RING_RULES
 from labconsole.experiments.flow.rules import OUT_RULES
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
@@ -16,7 +17,6 @@ from labconsole.measure.recompute.verdict_check import (
     recompute_verdict,
     unjudged_reasons,
 )
-from labconsole.model.record.flow import FlowRecord, ReceiverRecord, SinkFlowRecord
 
 SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
     only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.experiments.flow.record import FlowRecord, WeightStepRecord
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.model.record.flow import FlowRecord, WeightStepRecord
 
 SETTLED_NS = 200_000_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from labconsole.experiments.flow.record import FlowRecord, WeightStepRecord
 from labconsole.measure.statistics.bounded_means import deviation_over_set_ups, drop_interval
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.model.record.flow import FlowRecord, WeightStepRecord
 from labconsole.model.weights import Weights
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from labconsole.experiments.flow.plan import SETTLED_S, FlowPoint
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, line_bps
-from labconsole.measure.fairness import share_ratio, utilization_ratio, weight_error, whole_bins
-from labconsole.model.plan.flows import SETTLED_S, FlowPoint
-from labconsole.model.record.flow import (
+from labconsole.experiments.flow.record import (
     FlowRequested,
     LimiterRecord,
     SinkFlowRecord,
     WeightsRecord,
     WeightStepRecord,
 )
+from labconsole.measure.fairness import share_ratio, utilization_ratio, weight_error, whole_bins
 from labconsole.model.record.run import Reason
 from labconsole.model.weights import WeightSteps, weights_text
 from labconsole.network.shared_queue import MOST_QUEUE_PACKETS, SharedQueue, SharingGuest

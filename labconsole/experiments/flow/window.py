@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.experiments.flow.rates import offered_bps, own_rate, sent_for_s
+from labconsole.experiments.flow.record import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
 from labconsole.experiments.flow.script import (
     SINK_ADDRESS,
     SINK_PORT,
@@ -14,7 +15,6 @@ from labconsole.experiments.flow.script import (
     read_answer,
     silent_guests,
 )
-from labconsole.model.record.flow import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
 from labconsole.verdict.observations import Snapshot
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.job.record import CopyRecord, DiskRecord
 from labconsole.model.jobs import DiskWork
-from labconsole.model.record.job import CopyRecord, DiskRecord
 from labconsole.model.record.run import Figures, Reason
 from labconsole.verdict.reasons import reason
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disk_verdict import jobs_volume
+from labconsole.experiments.job.record import CopyRecord, DiskRecord, GuestDiskBytes
 from labconsole.model.jobs import DiskWork
-from labconsole.model.record.job import CopyRecord, DiskRecord, GuestDiskBytes
 from labconsole.platforms.base.disk_work import find_disk, prepare_disks
 from labconsole.wire.execution import Execute
 

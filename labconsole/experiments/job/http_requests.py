@@ -22,8 +22,7 @@ from labconsole.experiments.job.script import CopyAnswer
 from labconsole.experiments.job.window import Window
 from labconsole.measure.external_timing import MarkResult, Marks
 from labconsole.model.jobs import JobRequests
-from labconsole.model.record.crew_trial import ProgramRecord
-from labconsole.model.record.job import EmptyJobs
+from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord
 from labconsole.platforms.base.guest_shell import DONE, LOOP, start_all
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import MAX_WORK_S, AskGuests, GuestLine, StopGuest

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from labconsole.experiments.job.record import CopyRecord, JobRecord
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import CopyRecord, JobRecord
 from labconsole.model.record.run import Figures
 from labconsole.units import format_rate_bps
 from labconsole.verdict.changes import Port

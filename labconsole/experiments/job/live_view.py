@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.picture import CopyState, PictureGuest
 from labconsole.experiments.job.points import split_times_by_guest, uneven
+from labconsole.experiments.job.record import CopyRecord, JobRecord
 from labconsole.measure.external_timing import Marks
-from labconsole.model.record.job import CopyRecord, JobRecord
 from labconsole.model.record.run import Figures
 from labconsole.report.formatting import UNKNOWN
 from labconsole.wire.guests import AskedGuests

@@ -20,6 +20,7 @@ from labconsole.contracts.measured import (
 )
 from labconsole.experiments.job.link_limit import is_link_limited
 from labconsole.experiments.job.page_cache import is_possibly_cached
+from labconsole.experiments.job.plan import JobPoint
 from labconsole.experiments.job.points import (
     PointKey,
     bare_platforms,
@@ -30,11 +31,10 @@ from labconsole.experiments.job.points import (
     split_times_by_guest,
     uneven,
 )
+from labconsole.experiments.job.record import RECORD as KIND
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.jobs import JobPoint
-from labconsole.model.record.job import JobRecord
-from labconsole.model.record.kinds.job import KIND
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 

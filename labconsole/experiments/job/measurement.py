@@ -24,14 +24,14 @@ from labconsole.experiments.job.live_view import (
     driving_note,
     guests_at_work,
 )
+from labconsole.experiments.job.plan import JobPoint
+from labconsole.experiments.job.record import CopyRecord, DiskRecord
 from labconsole.experiments.job.script import guest_line
 from labconsole.experiments.job.timekeeper_server import run_server
 from labconsole.experiments.job.window import Window, build_copy, read_answers
 from labconsole.measure.external_timing import MarkFinder, Marks, MarkSender, Nonce, find_marks
 from labconsole.model.jobs import JOBS, Job
-from labconsole.model.plan.jobs import JobPoint
-from labconsole.model.record.crew_trial import ProgramRecord, TimekeeperRecord
-from labconsole.model.record.job import CopyRecord, DiskRecord, EmptyJobs
+from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord, TimekeeperRecord
 from labconsole.platforms.base.guest_shell import DONE, WAITS
 from labconsole.platforms.base.marks import nonces
 from labconsole.verdict.reasons import reason

@@ -4,9 +4,9 @@ by it would be wrong. Pure.
 
 from __future__ import annotations
 
+from labconsole.experiments.job.record import JobRecord
 from labconsole.measure.paired_blocks import uut_facts
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import JobRecord
 
 FILE_RATIO = 2
 """The least size of files relative to memory; smaller files may stay cached from when they were written (Bonnie++)."""

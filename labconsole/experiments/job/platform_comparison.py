@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from labconsole.contracts.measured import HELD
 from labconsole.experiments.job.link_limit import is_link_limited
 from labconsole.experiments.job.points import PointKey, enters, mean_of
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import LEFT_OUT, find_outcome_exclusion, not_decided, trials_of_points
 from labconsole.measure.paired_blocks import Blocks, newest_trials
 from labconsole.measure.statistics.effects import Effect
-from labconsole.model.record.job import JobRecord
 from labconsole.report.paper_abstracts import build_comparison_key, format_none_valid, pair_tools
 
 Trials = Mapping[PointKey, Sequence[JobRecord]]

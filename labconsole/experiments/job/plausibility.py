@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.experiments.job.record import JobRecord
 from labconsole.measure.recompute import guest_trial as trial
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.model.record.job import JobRecord
 
 MOST_STATUS = 255
 

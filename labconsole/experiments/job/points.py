@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from labconsole.experiments.job.plan import COPIES_OF_ONE_TWO
+from labconsole.experiments.job.record import JobRecord
 from labconsole.measure.hypervisors import BARE_HOST, hypervisor
 from labconsole.measure.paired_blocks import uut_kernel
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
-from labconsole.model.record.job import JobRecord
 
 
 class PointKey(NamedTuple):

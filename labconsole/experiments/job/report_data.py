@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from labconsole.contracts.report import Mark
 from labconsole.experiments.job.points import PointKey, PointTimes
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import JobsSummary, summarize_jobs
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_mark
 from labconsole.report.formatting import format_mean

@@ -6,9 +6,9 @@ the codes.
 
 from __future__ import annotations
 
+from labconsole.experiments.job.record import CopyRecord, JobRecord
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.job import CopyRecord, JobRecord
 from labconsole.model.tolerances import Tolerances
 
 HUNDREDTH = 0.01

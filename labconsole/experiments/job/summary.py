@@ -28,6 +28,7 @@ from labconsole.experiments.job.points import (
     slowest_of,
     split_times_by_guest,
 )
+from labconsole.experiments.job.record import JobRecord
 from labconsole.measure.hypervisors import disambiguate_hypervisor, find_outer_hypervisor
 from labconsole.measure.paired_blocks import (
     NOT_RANDOMIZED,
@@ -42,7 +43,6 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, 
 from labconsole.measure.statistics.line_in_blocks import FEW_BLOCKS, Absent, LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import JobRecord
 
 TWICE, THRICE = (1.8, 2.2), (2.7, 3.3)
 """Between these multiples of the time alone, a copy took twice or three times as long (Quétier et al., 3.1.3)."""

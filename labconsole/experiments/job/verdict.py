@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.job.disk_verdict import disk_reasons
+from labconsole.experiments.job.record import CopyRecord, DiskRecord
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.crew_trial import ProgramRecord, TimekeeperRecord
-from labconsole.model.record.job import CopyRecord, DiskRecord, EmptyJobs
+from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord, TimekeeperRecord
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port

@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterator
 
 from labconsole.experiments.job.disk_verdict import jobs_volume
+from labconsole.experiments.job.plan import COPIES_OF_ONE_TWO
 from labconsole.experiments.job.plausibility import find_implausible
+from labconsole.experiments.job.record import CopyRecord, JobRecord
 from labconsole.experiments.job.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
 from labconsole.measure.recompute.verdict_check import empty_trial_problems, recompute_verdict, unjudged_reasons
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
-from labconsole.model.record.job import CopyRecord, JobRecord
 
 
 def recompute_job(record: JobRecord) -> list[Discrepancy]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from labconsole.experiments.job.record import CopyRecord
 from labconsole.experiments.job.script import CopyAnswer, read_answer
 from labconsole.measure.external_timing import MarkResult, Marks
-from labconsole.model.record.job import CopyRecord
 from labconsole.wire.guests import AskedGuest, AskedGuests
 from labconsole.wire.marks import SeenMarks
 

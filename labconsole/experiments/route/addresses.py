@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 
 from labconsole.contracts.crew import CrewMember, InboundNic
-from labconsole.engine.crew_stage import guest_address, guest_mac
+from labconsole.engine.crew_stage import build_member
 
 GATEWAY = "198.18.127.1"
 """The next hop of every route: in the routers' network, beyond the addresses of timekeepers. A permanent neighbour
@@ -27,13 +28,5 @@ def inbound_mac(number: int) -> str:
 
 def router(number: int, memory_mib: int | None, cpus: str | None) -> CrewMember:
     """The crew member for a router, numbered from 0."""
-    return CrewMember(
-        name=f"g{number + 1}",
-        address=guest_address(number),
-        mac=guest_mac(number),
-        memory_mib=memory_mib,
-        cpus=cpus,
-        inbound=InboundNic(
-            mac=inbound_mac(number), address=f"{INBOUND.network_address + 1 + number}/{INBOUND.prefixlen}"
-        ),
-    )
+    address = f"{INBOUND.network_address + 1 + number}/{INBOUND.prefixlen}"
+    return replace(build_member(number, memory_mib, cpus), inbound=InboundNic(mac=inbound_mac(number), address=address))

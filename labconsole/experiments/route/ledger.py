@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labconsole.model.record.route import RouterRecord
+from labconsole.experiments.route.record import RouterRecord
 from labconsole.units import format_count
 
 

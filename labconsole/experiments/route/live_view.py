@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.points import lost_ratio
-from labconsole.model.record.route import RouteRecord, RouterRecord
+from labconsole.experiments.route.record import RouteRecord, RouterRecord
 from labconsole.text.cells import format_decimal, format_percent, format_rounded
 
 MOST_NAMED, MOST_IN_BRIEF = 8, 4

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.experiments.route.points import lost_ratio, route_key, set_up_of, sum_pps
+from labconsole.experiments.route.record import RECORD as KIND
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
-from labconsole.model.record.kinds.route import KIND
-from labconsole.model.record.route import RouteRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 

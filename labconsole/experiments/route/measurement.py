@@ -33,10 +33,10 @@ from labconsole.experiments.route.loading import (
     load_routes,
     nic_line,
 )
+from labconsole.experiments.route.plan import BIN_S, RouteFactors, RoutePoint
 from labconsole.experiments.route.window import Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.generator import generator_options
-from labconsole.model.plan.routes import BIN_S, RouteFactors, RoutePoint
 from labconsole.network.bridge import BridgeStation
 from labconsole.verdict.changes import Port
 from labconsole.wire.changes import AnyChange

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.recompute import guest_trial as trial
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.model.record.route import RouteRecord
 
 
 def find_implausible(record: RouteRecord) -> Iterator[Discrepancy]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from labconsole.experiments.route.plan import format_target_pps
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.hypervisors import hypervisor
 from labconsole.measure.paired_blocks import uut_kernel
-from labconsole.model.plan.routes import format_target_pps
-from labconsole.model.record.route import RouteRecord
 
 
 class RoutePointKey(NamedTuple):

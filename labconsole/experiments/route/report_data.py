@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from labconsole.contracts.report import PlottedCurve
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary, summarize_routes
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.route import RouteRecord
 from labconsole.report.captions import build_mark
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from labconsole.experiments.route.points import Pair, RoutePointKey, lost_inside_ratio, sum_pps
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.paired_blocks import Blocks, adjusted
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
-from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.formatting import format_noun_count, format_number
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from labconsole.experiments.route.record import RouteRecord, RouterRecord
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.route import RouteRecord, RouterRecord
 from labconsole.model.tolerances import Tolerances
 
 

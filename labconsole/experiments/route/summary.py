@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.points import RoutePointKey, lost_packets, route_key, set_up_of, sum_pps
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.route_comparison import (
     OUTCOME_CODES,
     RouteComparison,
@@ -25,7 +26,6 @@ from labconsole.measure.hypervisors import find_varying_fields, name_platforms
 from labconsole.measure.paired_blocks import Blocks, assign_points, find_exclusion_code, newest_trials, sort_key
 from labconsole.measure.statistics.bounded_means import lower_bounded, share_over_set_ups
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_formatting import format_effect
 
 V = TypeVar("V")

@@ -7,44 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.route.record import RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.model.design_point import FCS_BYTES
-from labconsole.model.inventory import Inventory
-from labconsole.model.record.route import RouteRequested, RouterRecord, RouteSinkRecord
-from labconsole.model.record.run import Reason, Verdict
+from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.changes import Port
-from labconsole.verdict.crew_trial import judged, sink_reasons
-from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.crew_trial import sink_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
 
 START_SKEW_RATIO = 0.01
 """Largest difference in start of routers that are to forward together, as a share of the duration."""
-
-
-def judge(
-    seen: TrialObservations,
-    requested: RouteRequested,
-    routers: Sequence[RouterRecord],
-    sink: RouteSinkRecord | None,
-    *,
-    capture_failure: str,
-    start_skew_s: float | None,
-    swapped_pages: int | None,
-    guest_problems: Sequence[str],
-    ports: Sequence[Port],
-    limits: Tolerances,
-    inventory: Inventory,
-) -> Verdict:
-    """Judge a trial. ``guest_problems``: a sentence for every router that differs from its set-up. ``ports``: the
-    interfaces that the numbers rest on.
-    """
-    shown = derive_reasons(
-        requested, routers, sink, start_skew_s=start_skew_s, swapped_pages=swapped_pages, limits=limits
-    )
-    if capture_failure:
-        shown.insert(0, reason("not_measured", f"the sink's capture cannot be counted: {capture_failure}"))
-    return judged(seen, shown, guest_problems, limits=limits, inventory=inventory, ports=ports)
 
 
 def derive_reasons(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.experiments.route.plausibility import find_implausible
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
 from labconsole.measure.recompute.verdict_check import empty_trial_problems, recompute_verdict, unjudged_reasons
-from labconsole.model.record.route import RouteRecord
 
 
 def recompute_route(record: RouteRecord) -> list[Discrepancy]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.model.record.kinds.search import KIND
+from labconsole.model.record.search import SEARCH as KIND
 from labconsole.model.record.search import SEARCH_FORMAT, GoalRecord, Limit, SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.formatting import format_percent

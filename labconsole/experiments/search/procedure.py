@@ -26,9 +26,9 @@ from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
 from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_trial_s
-from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD, PlanRef, RunRecord
 from labconsole.model.record.search import (
+    SEARCH,
     GoalRecord,
     SearchRecord,
     SearchRef,

@@ -11,8 +11,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import Configuration, Search, search_hash
-from labconsole.model.record.kinds.search import KIND as SEARCH
-from labconsole.model.record.search import SEARCH_FORMAT, SearchRecord
+from labconsole.model.record.search import SEARCH, SEARCH_FORMAT, SearchRecord
 from labconsole.model.record.summary import RunFilter
 
 if TYPE_CHECKING:

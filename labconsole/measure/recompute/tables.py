@@ -22,20 +22,16 @@ from labconsole.measure.recompute.intervals import (
 )
 from labconsole.measure.run_row import RunRow
 from labconsole.model.design_point import INCLUDES_FCS
+from labconsole.model.plan.guest_kind import guest_kinds
 
 Row = Mapping[str, str]
 Tables = Mapping[str, Sequence[Row]]
 """By name without ``.csv``, rows by column."""
 
-OF_GUESTS = ("job-overheads", "quetier-2-compared", "flow-overheads", "route-changes")
+OF_GUESTS = tuple(name for kind in guest_kinds().values() for name in kind.claim_tables)
 """Tables of other trials than runs, whose claims are in the same family."""
 
-ABSTRACTS = (
-    "quetier-abstract-jobs",
-    "quetier-abstract-memory",
-    "mattos-abstract-network",
-    "mattos-abstract-routers",
-)
+ABSTRACTS = tuple(name for kind in guest_kinds().values() for name in kind.abstract_tables)
 """Tables whose rows have p-values of the family, and classifications of their own."""
 
 CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")

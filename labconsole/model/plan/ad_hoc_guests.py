@@ -1,8 +1,8 @@
-"""A plan of jobs, boots, flows or routes for a few design points, from the command line."""
+"""A plan of a guest experiment for a few design points, from the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
+from labconsole.model.plan.crews import PlannedCrews
 from labconsole.model.plan.normalization import ANY_FRAME_BYTES
-from labconsole.model.plan.plan import FactorsOfGuests, Plan, planned
+from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.writer import plan_from_requests
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.validation_message import describe_problem
@@ -23,8 +24,9 @@ MAX_TRIALS = 100_000
 
 
 def build_guest_plan(
+    planned: type[PlannedCrews[Any, Any]],
     platforms: Sequence[str],
-    factors: FactorsOfGuests,
+    factors: StrictModel,
     inventory: Inventory,
     *,
     set_ups: int = 1,
@@ -45,15 +47,15 @@ def build_guest_plan(
         )
         for platform in platforms
     ]
-    experiment = planned(factors, (tuple(platforms), set_ups, repetitions, 0, False))
-    at_points = plan_from_requests(experiment.noun, at_no_load, inventory)
-    plan = replace(at_points, seed=0, of_guests=experiment, grid=False, ad_hoc=True)
-    if (trials := len(experiment.points) * set_ups * repetitions) > MAX_TRIALS:
+    guests = planned(factors, tuple(platforms), set_ups, repetitions, seed=0)
+    at_points = plan_from_requests(guests.kind, at_no_load, inventory)
+    plan = replace(at_points, seed=0, guests=guests, grid=False, ad_hoc=True)
+    if (trials := len(guests.points) * set_ups * repetitions) > MAX_TRIALS:
         raise ConfigError(f"asks for {trials} trials", key="--repetitions", allowed=f"at most {MAX_TRIALS}; or a plan")
     return plan
 
 
-def parse_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
+def parse_factors(of: type[Factors], given: Mapping[str, Any]) -> Factors:
     """Parse factors by the names of a plan; None values are left out. Raises ConfigError with the name as its key, and
     for nested factors with the inner name after a dot: jobs.size.
     """

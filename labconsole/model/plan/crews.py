@@ -6,16 +6,25 @@ A set-up is one crew of guests: all points with the same crew are measured in it
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from labconsole.model.record.crew_trial import MAX_GUESTS
+from labconsole.model.strict_model import StrictModel
+
+Placing = Literal["same", "own", "any"]
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
+
+PLACED: Final[Mapping[Placing, str]] = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}
+"""The placement as the end of a sentence."""
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -40,14 +49,16 @@ class CrewPoint(Protocol):
     @property
     def platform(self) -> str: ...
     @property
+    def cpu(self) -> Placing: ...
+    @property
     def crew(self) -> Hashable: ...
     def words(self) -> str: ...
-    def in_columns(self) -> dict[str, str]:
+    def format_factors(self) -> dict[str, str]:
         """The factors as table columns, by heading; the most informative come first."""
         ...
 
 
-F = TypeVar("F")
+F = TypeVar("F", bound=StrictModel)
 P = TypeVar("P", bound=CrewPoint)
 
 
@@ -99,6 +110,13 @@ class PlannedCrews(ABC, Generic[F, P]):
     ``listed``: in the order of the file instead of a random one from the seed.
     """
 
+    kind: ClassVar[str]
+    """The key in plans, and the noun for a trial."""
+
+    Factors: ClassVar[type[StrictModel]]
+    sections: ClassVar[Mapping[str, type[StrictModel]]] = {}
+    """Models of factors that are mappings themselves, by the factor's key."""
+
     factors: F
     platforms: tuple[str, ...]
     set_ups: int
@@ -114,8 +132,21 @@ class PlannedCrews(ABC, Generic[F, P]):
         """Every design point."""
 
     @abstractmethod
+    def meaning_of(self, point: P) -> dict[str, Any]:
+        """What a trial at this point means, as JSON, without its place in the plan.
+
+        It does not cover the plan around it: adding a platform repeats no trial.
+        """
+
+    @abstractmethod
+    def describe(self) -> list[tuple[str, str]]:
+        """The factors as lines of a plan's details: a label, and text."""
+
     def hash_of(self, trial: CrewTrial[P]) -> str:
-        """The hash that identifies the record of a trial."""
+        """Hash of one trial's meaning and identity, by which its record is found again."""
+        place = {"trial": [trial.block, trial.repetition], "salt": self.salt}
+        meaning = json.dumps({**self.meaning_of(trial.point), **place}, sort_keys=True)
+        return f"{self.kind}-{hashlib.sha256(meaning.encode()).hexdigest()[:16]}"
 
     @cached_property
     def trials(self) -> tuple[CrewTrial[P], ...]:

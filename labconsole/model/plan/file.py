@@ -6,17 +6,23 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainValidator,
+    create_model,
+)
 
 from labconsole.model.design_point import BACKGROUNDS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
 from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, PacketTiming
-from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
-from labconsole.model.plan.flows import FlowFactors
-from labconsole.model.plan.jobs import JobFactors, JobWish
-from labconsole.model.plan.routes import RouteFactors
+from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances
@@ -49,8 +55,8 @@ NON_GUEST_KEYS = (
 )
 """Keys that plans of multiple guests do not have: they forward no frames."""
 
-GUEST_KEYS = ("job", "boot", "flow", "route")
-"""The keys of guest experiments: a plan has one of them, or frames to forward."""
+GUEST_KINDS = guest_kinds()
+"""By the keys of guest experiments: a plan has one of them, or frames to forward."""
 
 RULE_KEYS = ("include", "exclude", "overrides")
 """Keys that modify a matrix, and so exclude a list of points."""
@@ -180,7 +186,7 @@ class Override(StrictModel):
 
 
 def _build_guests_schema(kind: str) -> JsonValue:
-    others = [other for other in GUEST_KEYS if other != kind]
+    others = [other for other in GUEST_KINDS if other != kind]
     return {
         "required": ["platforms", kind],
         "not": {"anyOf": [{"required": [key]} for key in (*NON_GUEST_KEYS, *others)]},
@@ -204,7 +210,7 @@ class PlanFile(BaseModel):
                     "required": ["platforms", "frame_sizes", "experiments"],
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets", "search")]},
                 },
-                *map(_build_guests_schema, GUEST_KEYS),
+                *map(_build_guests_schema, GUEST_KINDS),
                 {
                     "required": ["points"],
                     "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
@@ -246,10 +252,6 @@ class PlanFile(BaseModel):
     tolerances: Tolerances = Tolerances()
     search: Search | None = None
     experiments: dict[Name, dict[str, Any]] = Field(default_factory=dict)
-    job: JobFactors | None = None
-    boot: BootFactors | None = None
-    flow: FlowFactors | None = None
-    route: RouteFactors | None = None
 
     def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
         """A frame size in the convention of the entry, or of the file if the entry has none."""
@@ -257,7 +259,11 @@ class PlanFile(BaseModel):
         return FrameSize(size_bytes, self.frame_size_includes_fcs if own is None else own)
 
 
-register_keys("PlanFile", None, PlanFile)
+_GUEST_FIELDS: dict[str, Any] = {name: (kind.planned.Factors | None, None) for name, kind in GUEST_KINDS.items()}
+PLAN_FILE = create_model("PlanFile", __base__=PlanFile, __doc__=PlanFile.__doc__, **_GUEST_FIELDS)
+"""The model of a file: also with a key for each kind of guest experiment."""
+
+register_keys("PlanFile", None, PLAN_FILE)
 _SECTIONS: dict[str, type[BaseModel]] = {
     "tolerances": Tolerances,
     "points": PointEntry,
@@ -270,12 +276,10 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "pre": HookCommand,
     "post": HookCommand,
     "search": Search,
-    "job": JobFactors,
-    "job.jobs": JobWish,
-    "boot": BootFactors,
-    "flow": FlowFactors,
-    "route": RouteFactors,
 }
+for _name, _kind in GUEST_KINDS.items():
+    _SECTIONS[_name] = _kind.planned.Factors
+    _SECTIONS |= {f"{_name}.{key}": model for key, model in _kind.planned.sections.items()}
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():
     register_keys("PlanFile", _section, _model)

@@ -13,10 +13,10 @@ from labconsole.errors import ConfigError, MissingOnTestbed, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.file import GUEST_KEYS, MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan.file import GUEST_KINDS, MATRIX_KEYS, MATRIX_NEEDS, PLAN_FILE, RULE_KEYS, PlanFile
 from labconsole.model.plan.normalization import find_guest_kind, has_no_grid, normalize_file, searches_only
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
-from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, planned
+from labconsole.model.plan.plan import Plan, PlannedPoint
 from labconsole.model.plan.plugins import load_plugin_factors
 from labconsole.model.plan.points import FACTORS, ListedPoint, distinct, factors
 from labconsole.model.plan.rules import RULE_FACTORS, describe_exclusion, has_rules, location, unfold
@@ -42,12 +42,12 @@ def load_plan(
     Raises ConfigError naming file, line, key, value and the allowed ones.
     """
     data = load_yaml(path)
-    written = validate(PlanFile, data, path)
+    written = validate(PLAN_FILE, data, path)
     _refuse_empty(data, path)
     try:
         file = normalize_file(written)
     except ConfigError as exc:
-        raise _build_error(data, path, (exc.key or "job",), exc.message) from None
+        raise _build_error(data, path, (exc.key or "",), exc.message) from None
     _refuse_half_and_half(file, data, path)
     _refuse_duplicates(file, data, path)
     _refuse_what_blocks_cannot(file, data, path)
@@ -58,11 +58,17 @@ def load_plan(
         plan = _ruled_plan(file, data, path)
     else:
         plan = _matrix_plan(file)
-    if find_guest_kind(file) is not None:
-        how = (written.set_ups or 1, file.repetitions, file.seed, file.order == "as-listed")
-        experiment = planned(_find_guest_factors(file), (file.platforms or (), *how))
-        plan = replace(plan, of_guests=experiment)
-        if (trials := len(experiment.points) * experiment.set_ups * experiment.repetitions) > MAX_TRIALS:
+    if (kind := find_guest_kind(file)) is not None:
+        guests = GUEST_KINDS[kind].planned(
+            factors=getattr(file, kind),
+            platforms=file.platforms or (),
+            set_ups=written.set_ups or 1,
+            repetitions=file.repetitions,
+            seed=file.seed,
+            listed=file.order == "as-listed",
+        )
+        plan = replace(plan, guests=guests)
+        if (trials := len(guests.points) * guests.set_ups * guests.repetitions) > MAX_TRIALS:
             raise _too_large(path, trials)
     plan = replace(plan, experiments=_load_plugin_factors(file, data, path))
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also, only=only)
@@ -77,12 +83,6 @@ def _load_plugin_factors(file: PlanFile, data: Any, path: Path) -> tuple[tuple[s
         return ConfigError(problem, file=str(path), line=line, key=key_text(where), value=value, allowed=allowed)
 
     return load_plugin_factors(file.experiments, refuse)
-
-
-def _find_guest_factors(file: PlanFile) -> FactorsOfGuests:
-    found = file.job or file.boot or file.flow or file.route
-    assert found is not None
-    return found
 
 
 def _matrix_plan(file: PlanFile) -> Plan:
@@ -342,7 +342,7 @@ def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) 
 
 def _refuse_empty(data: Any, path: Path) -> None:
     """Refuse an empty key that defines measurements: it would count as absent."""
-    for key in GUEST_KEYS:
+    for key in GUEST_KINDS:
         if key in data and data[key] is None:
             known = KNOWN_KEYS[(PlanFile.__name__, (key,))]
             raise ConfigError(

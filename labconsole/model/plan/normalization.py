@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from labconsole.errors import ConfigError
-from labconsole.model.plan.file import GUEST_KEYS, NON_GUEST_KEYS, PlanFile
+from labconsole.model.plan.file import GUEST_KINDS, NON_GUEST_KEYS, PlanFile
 
 ANY_FRAME_BYTES = 64
 """Placeholder frame size of guest experiments, which forward no frames."""
-
-
-_KIND_NOUNS = {
-    "job": "jobs for guests",
-    "boot": "guests to start",
-    "flow": "guests that send",
-    "route": "guests that forward",
-}
 
 
 def searches_only(file: PlanFile) -> bool:
@@ -46,7 +38,7 @@ def normalize_file(file: PlanFile) -> PlanFile:
 
 def find_guest_kind(file: PlanFile) -> str | None:
     """The key of the file's guest experiment, or None if it forwards frames."""
-    return next((key for key in GUEST_KEYS if getattr(file, key) is not None), None)
+    return next((kind for kind in GUEST_KINDS if getattr(file, kind) is not None), None)
 
 
 def _normalize_guests(file: PlanFile, kind: str) -> PlanFile:
@@ -54,10 +46,11 @@ def _normalize_guests(file: PlanFile, kind: str) -> PlanFile:
     wrong = next((key for key in NON_GUEST_KEYS if key in file.model_fields_set), None)
     if wrong is not None:
         raise ConfigError(
-            f"cannot be combined with {kind}: a plan has frames to forward or {_KIND_NOUNS[kind]}; write one for each",
+            f"cannot be combined with {kind}: a plan has frames to forward or {GUEST_KINDS[kind].instead}; write one "
+            "for each",
             key=wrong,
         )
-    other = next((key for key in GUEST_KEYS if key != kind and getattr(file, key) is not None), None)
+    other = next((key for key in GUEST_KINDS if key != kind and getattr(file, key) is not None), None)
     if other is not None:
         raise ConfigError(f"cannot be combined with {kind}: a plan has one of them", key=other)
     written = set(file.model_fields_set)

@@ -25,7 +25,7 @@ def build_occasion_plan(plan: Plan, occasion: str) -> Plan:
     if NAME.fullmatch(occasion) is None:
         raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=ALLOWED_NAMES)
     found = replace(plan, name=f"{plan.name}{AT}{occasion}", occasion=occasion)
-    return found if found.of_guests is None else replace(found, of_guests=replace(found.of_guests, salt=found.salt))
+    return found if found.guests is None else replace(found, guests=replace(found.guests, salt=found.salt))
 
 
 def build_occasion_plans(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:

@@ -26,22 +26,15 @@ from labconsole.model.plan.blocks import (
     planned_set_ups,
     references,
 )
-from labconsole.model.plan.boots import BootFactors, PlannedBoots
+from labconsole.model.plan.crews import PlannedCrews
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
-from labconsole.model.plan.flows import FlowFactors, PlannedFlows
-from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import ListedPoint, find_matrix_factors
-from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
 from labconsole.model.record.run import Fixed, PlanRef, Role
 from labconsole.model.tolerances import Tolerances
-
-FactorsOfGuests = JobFactors | BootFactors | FlowFactors | RouteFactors
-PlannedOfGuests = PlannedJobs | PlannedBoots | PlannedFlows | PlannedRoutes
-"""A plan's guest experiments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +105,7 @@ class Plan:
     search: Search | None = None
     experiments: tuple[tuple[str, Any], ...] = ()
     """Experiments of other packages: name and factors."""
-    of_guests: PlannedOfGuests | None = None
+    guests: PlannedCrews[Any, Any] | None = None
     """The guest experiment, or None if the plan forwards frames."""
 
     grid: bool = True
@@ -242,29 +235,9 @@ class Plan:
         return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
 
     @property
-    def jobs(self) -> PlannedJobs | None:
-        """The guest jobs, or None."""
-        return self.of_guests if isinstance(self.of_guests, PlannedJobs) else None
-
-    @property
-    def boots(self) -> PlannedBoots | None:
-        """The guest boots, or None."""
-        return self.of_guests if isinstance(self.of_guests, PlannedBoots) else None
-
-    @property
-    def flows(self) -> PlannedFlows | None:
-        """The flows of guests, or None."""
-        return self.of_guests if isinstance(self.of_guests, PlannedFlows) else None
-
-    @property
-    def routes(self) -> PlannedRoutes | None:
-        """The router trials, or None."""
-        return self.of_guests if isinstance(self.of_guests, PlannedRoutes) else None
-
-    @property
     def step_count(self) -> int:
         """Number of steps outside the grid: searches, guest experiments and plug-in experiments."""
-        return len((*self.searches, *self.experiments, *(self.of_guests.trials if self.of_guests is not None else ())))
+        return len((*self.searches, *self.experiments, *(self.guests.trials if self.guests is not None else ())))
 
     @property
     def salt(self) -> str:
@@ -280,12 +253,12 @@ class Plan:
     @property
     def telemetry_hashes(self) -> tuple[str, ...]:
         """The plan hashes of telemetry trials; empty without points for telemetry."""
-        return (self.for_telemetry().hash(),) if self.grid and self.of_guests is None else ()
+        return (self.for_telemetry().hash(),) if self.grid and self.guests is None else ()
 
     @property
     def step_hashes(self) -> tuple[str, ...]:
         """The hashes of records of steps other than searches."""
-        return self.of_guests.hashes if self.of_guests is not None else ()
+        return self.guests.hashes if self.guests is not None else ()
 
     def needs(self) -> list[Need]:
         """The references that points with a forwarding second guest need, by platform."""
@@ -307,8 +280,8 @@ class Plan:
 
     @cached_property
     def _hash(self) -> str:
-        if self.of_guests is not None:
-            meaning: dict[str, Any] = {"version": 3, "guests": self.of_guests.point_hashes}
+        if self.guests is not None:
+            meaning: dict[str, Any] = {"version": 3, "guests": self.guests.point_hashes}
             return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
         points = [point.request for point in self.points]
         matrix = find_matrix_factors(points)
@@ -335,7 +308,7 @@ class Plan:
         UUT's processors and why some were dropped. It has no blocks and so no pilot: a forwarding second guest's load
         is a share of a stored maximum. Raises ConfigError without points.
         """
-        if self.of_guests is not None or not self.grid:
+        if self.guests is not None or not self.grid:
             raise ConfigError(f"plan {self.name} has no points of traffic, and only those have telemetry")
         once = tuple(replace(each, repetitions=1) for each in self.listed)
         stop = self.stop.model_copy(update={"raising": None, "lowering": None})
@@ -389,12 +362,3 @@ class Plan:
             generator=self.generator or defaults.generator,
             observe=self.observe or defaults.observe,
         )
-
-
-def planned(factors: FactorsOfGuests, how: tuple[tuple[str, ...], int, int, int, bool]) -> PlannedOfGuests:
-    """Build the guest experiment of these factors; ``how``: platforms, set-ups, repetitions, seed, listed order."""
-    if isinstance(factors, JobFactors):
-        return PlannedJobs(factors, *how)
-    if isinstance(factors, BootFactors):
-        return PlannedBoots(factors, *how)
-    return PlannedFlows(factors, *how) if isinstance(factors, FlowFactors) else PlannedRoutes(factors, *how)

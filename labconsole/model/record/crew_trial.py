@@ -63,3 +63,25 @@ class TimekeeperRecord(StrictModel):
     strange_packets: int
     doubled: tuple[str, ...]
     wall_moved_ns: int
+
+
+class GuestEntry(StrictModel):
+    """How the console entered an installed guest. ``tries``: attempts to enter, including the successful one;
+    ``gap_s``: from the start of the last failed attempt to that of the successful one, which bounds how much earlier
+    the guest may have been up, or None if the first one succeeded. ``mark_tries``: its pings, a second each, until it
+    found the timekeeper, or None if not reported. ``joined_s``: from its start command until its NIC was on
+    labconsole's bridge, before which no mark arrives, or None for the operator's bridge.
+    """
+
+    tries: Annotated[int, Field(ge=1)]
+    gap_s: Annotated[float, Field(ge=0)] | None
+    mark_tries: Annotated[int, Field(ge=1)] | None
+    joined_s: Annotated[float, Field(ge=0)] | None
+
+
+class EmptyJobs(StrictModel):
+    """Jobs that do nothing, in the same crew before its first trial: the time of marks and shell."""
+
+    each_s: tuple[Seconds, ...]
+    mean_s: Seconds
+    sd_s: Seconds

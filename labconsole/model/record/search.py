@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
 from labconsole.model.record.timing import OneWayDelay, Quantiles, Variation
 from labconsole.model.strict_model import StrictModel
 
@@ -197,3 +197,13 @@ class SearchRecord(ExperimentRecord):
                 for key in LATER_TRIAL_KEYS:
                     del trial[key]
         return data
+
+
+SEARCH = RecordKind(
+    name="search",
+    plural="searches",
+    record=SearchRecord,
+    format=SEARCH_FORMAT,
+    columns=lambda record: columns_of(record.search_id, record),
+    run_ids=lambda record: [trial.run_id for trial in record.trials],
+)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 from labconsole.contracts.crew import CrewMember, CrewOffer, CrewWanted
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost
-from labconsole.model.record.boot import GuestEntry
+from labconsole.model.record.crew_trial import GuestEntry
 from labconsole.network.control_groups import Limits
 from labconsole.platforms.base.guest import GuestNic, Settings, State
 from labconsole.platforms.base.guest_shell import start_all

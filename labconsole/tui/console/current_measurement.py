@@ -118,7 +118,7 @@ def _place(number: int, of: int, block: str) -> Wordings:
 
 def _done_ratio(state: ConsoleState, execution: PlanExecution | None) -> float | None:
     if execution is not None:
-        if execution.plan.of_guests is not None and execution.steps.current is not None:
+        if execution.plan.guests is not None and execution.steps.current is not None:
             return (execution.steps.number_of(execution.steps.current) - 1) / execution.steps.asked
         if execution.steps.current is None and not execution.plan.grid and execution.steps.asked:
             return 1 - len(execution.steps.remaining) / execution.steps.asked
@@ -132,7 +132,7 @@ def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordin
     if state.halted and execution is not None:  # the trial that the console knows is over
         following = execution.open_requests[:1]
         return tuple(f"next: {text}" for request in following for text in format_point(request)) or ("",), ("",)
-    if execution is not None and execution.plan.of_guests is not None and execution.steps.current is not None:
+    if execution is not None and execution.plan.guests is not None and execution.steps.current is not None:
         text = execution.steps.current.step.describe()
         return (text, text.partition(",")[0]), ("",)
     trial = state.trial

@@ -10,21 +10,21 @@ from labconsole.units import counted
 
 def step_noun(plan: Plan) -> str:
     """The noun for one experiment of the plan outside its grid. Another package's experiment is a step."""
-    return plan.of_guests.noun if plan.of_guests is not None else "step" if plan.experiments else "search"
+    return plan.guests.kind if plan.guests is not None else "step" if plan.experiments else "search"
 
 
 def is_ending_guests(execution: PlanExecution) -> bool:
     """Whether the last trial is over and the guests that are still up are being shut down."""
     steps = execution.steps
-    return execution.plan.of_guests is not None and steps.asked > 0 and not steps.remaining
+    return execution.plan.guests is not None and steps.asked > 0 and not steps.remaining
 
 
 def format_extent(plan: Plan) -> str:
     """Format the extent of a plan."""
-    searches, guests = len(plan.searches), plan.of_guests
+    searches, guests = len(plan.searches), plan.guests
     parts = [counted(plan.trials, "trial")] if plan.grid else []
     parts += [f"{searches} search{'es' if searches > 1 else ''}"] if searches else []
-    parts += [f"{(many := len(guests.trials))} {guests.noun}{'s' if many > 1 else ''}"] if guests is not None else []
+    parts += [f"{(many := len(guests.trials))} {guests.kind}{'s' if many > 1 else ''}"] if guests is not None else []
     parts += [f"experiments of {', '.join(name for name, _ in plan.experiments)}"] if plan.experiments else []
     return " and ".join(parts)
 
@@ -64,11 +64,11 @@ def describe_ending(plan: Plan, outcome: Outcome) -> str:
         refused = f", {steps.not_measured} not done" if steps.refused else ""
         names, noun = ", ".join(name for name, _ in plan.experiments), "step" if len(steps.made) == 1 else "steps"
         parts.append(f"{len(steps.made)} {noun} of {names} done{failed}{refused}, {steps.skipped} stored before")
-    if plan.of_guests is not None:
+    if plan.guests is not None:
         verdicts = ", ".join(f"{number} {word}" for word, number in steps.verdicts.items())
         counts = f" ({verdicts})" if verdicts else ""
         refused = f", {steps.not_measured} not measured" if steps.refused else ""
-        noun = plan.of_guests.noun + ("" if len(steps.made) == 1 else "s")
+        noun = plan.guests.kind + ("" if len(steps.made) == 1 else "s")
         parts.append(f"{len(steps.made)} {noun} measured{counts}{refused}, {steps.skipped} stored before")
         if steps.to_retake:
             parts.append(f"{steps.to_retake} of guests that failed, to be repeated")

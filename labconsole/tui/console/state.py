@@ -264,7 +264,7 @@ class ConsoleState:
         if self.calibrating:
             return "Nothing of it is kept."
         plan = self.execution.plan if self.execution is not None and self.execution.running else None
-        again = plan is not None and (plan.set_ups is not None or plan.of_guests is not None)
+        again = plan is not None and (plan.set_ups is not None or plan.guests is not None)
         return "Finished trials are kept" + ("; an unfinished set-up is measured again." if again else ".")
 
     @property

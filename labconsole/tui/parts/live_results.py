@@ -89,9 +89,7 @@ class LiveResultsScreen(ConsoleScreen):
             execution = self.state.execution
             return 0 if execution is None else sum(each.record is not None for each in execution.steps.seen)
 
-        kinds = self.console_app.crew_kinds()
-        if kinds:
-            self.app.push_screen(StoredTrials(self.console_app, self.session.store, kinds, saved, drawn=drawn))
+        self.app.push_screen(StoredTrials(self.console_app, self.session.store, saved, drawn=drawn))
 
     def action_pause(self) -> None:
         super().action_pause()

@@ -1,15 +1,12 @@
-"""The stored trials of crews, over the whole screen: one kind at a time, in the wording of the command line.
-
-Views of the kinds are passed in (cli/text/guest_kinds.py): this module knows none by name.
-"""
+"""The stored trials of guests, over the whole screen: one kind at a time, in the wording of the command line."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -18,9 +15,10 @@ from textual.widget import Widget
 
 from labconsole.contracts.report import Figure
 from labconsole.errors import LabError
-from labconsole.model.record.kind import RecordKind
+from labconsole.model.plan.guest_kind import GuestKind, guest_kinds
 from labconsole.model.record.summary import RunFilter
 from labconsole.report.tables import labelled
+from labconsole.report.trial_text import trial_id, trial_lines
 from labconsole.text.cells import fit_parts, format_rounded, safe
 from labconsole.text.sanitize import single_line
 from labconsole.tui.parts import new_file
@@ -38,32 +36,6 @@ from labconsole.tui.parts.wrapped_lines import WrappedLines
 _log = logging.getLogger("labconsole.tui")
 
 VERDICTS = {"valid": ("✓", "good"), "suspect": ("?", "warn"), "invalid": ("✗", "bad")}
-
-
-class TrialKindView(Protocol):
-    """The name of a kind, and its records as text."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def plural(self) -> str: ...
-    @property
-    def of(self) -> RecordKind[Any]: ...
-    @property
-    def id_of(self) -> Callable[[Any], str]: ...
-    @property
-    def lines(self) -> Callable[[Any], list[str]]: ...
-    @property
-    def words(self) -> Callable[[Any], str]: ...
-    @property
-    def in_columns(self) -> Callable[[Any], dict[str, str]]: ...
-    @property
-    def found(self) -> Callable[[Any], str]: ...
-    @property
-    def summarize(self) -> Callable[[Sequence[Any]], Any]: ...
-    @property
-    def summary_lines(self) -> Callable[[Any], list[str]]: ...
-    def figures(self, records: Sequence[Any]) -> Sequence[Figure]: ...
 
 
 class _StoredTable(FactorTable):
@@ -182,13 +154,13 @@ class StoredTrials(Overlay):
         self,
         app: Application,
         store: Any,
-        kinds: Sequence[TrialKindView],
         saved: Callable[[], int],
         *,
         drawn: bool = False,
     ) -> None:
         super().__init__()
-        self.console_app, self._store, self._kinds, self._saved = app, store, kinds, saved
+        self.console_app, self._store, self._saved = app, store, saved
+        self._kinds = tuple(guest_kinds().values())
         self._index: int | None = None
         """Index of the kind, or None if not chosen yet."""
         self._sums, self._seen = False, -1
@@ -220,7 +192,7 @@ class StoredTrials(Overlay):
             self.action_reload()
 
     @property
-    def _kind(self) -> TrialKindView:
+    def _kind(self) -> GuestKind:
         return self._kinds[self._index or 0]
 
     def _newest(self) -> int:
@@ -229,7 +201,7 @@ class StoredTrials(Overlay):
             begun = self._store.newest_experiments()
         except LabError:
             return 0  # the reader of the trials themselves reports why
-        each = [begun.get(kind.of.name, "") for kind in self._kinds]
+        each = [begun.get(kind.name, "") for kind in self._kinds]
         return each.index(max(each))
 
     @property
@@ -247,9 +219,10 @@ class StoredTrials(Overlay):
         kind, table = self._kind, self.query_one(_StoredTable)
 
         def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
-            records = {kind.id_of(each): each for each in self._store.experiments(kind.of, RunFilter())}
-            texts = {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
-            return records, texts, {key: kind.in_columns(each) for key, each in records.items()}
+            text = kind.text
+            records = {trial_id(kind, each): each for each in self._store.experiments(kind.record, RunFilter())}
+            texts = {key: (text.request(each), text.result(each)) for key, each in records.items()}
+            return records, texts, {key: text.columns(each) for key, each in records.items()}
 
         try:
             records, texts, factors = await asyncio.to_thread(read)
@@ -282,7 +255,7 @@ class StoredTrials(Overlay):
             self._say(self._summed or ["…"])
         else:
             set_border_titles(box, f"The {kind.name}")
-            self._say(kind.lines(table.records[table.cursor_key]) if table.cursor_key in table.records else [])
+            self._say([] if self._chosen is None else trial_lines(kind, self._chosen))
 
     def _say(self, lines: list[str]) -> None:
         self.query_one(WrappedLines).say(lines)
@@ -316,10 +289,13 @@ class StoredTrials(Overlay):
         chosen = [records[key] for key in of[1]]
 
         def figures() -> list[tuple[Figure, int]]:
-            return [(figure, place) for figure in kind.figures(chosen) for place in range(len(figure.panels))]
+            from labconsole.experiments.units import build_kind_figures  # all units of reports
+
+            found = build_kind_figures(kind.name, chosen)
+            return [(figure, place) for figure in found for place in range(len(figure.panels))]
 
         def sums() -> list[str]:
-            return kind.summary_lines(kind.summarize(chosen)) if chosen else []
+            return kind.text.summary_lines(kind.text.summarize(chosen)) if chosen else []
 
         try:
             if drawn:
@@ -371,7 +347,7 @@ class StoredTrials(Overlay):
         if self._sums:
             self._copy("\n".join(map(single_line, self.query_one(WrappedLines).text_lines)), "the summary")
         elif self._chosen is not None:
-            self._copy(single_line(self._kind.id_of(self._chosen)), "the id")
+            self._copy(single_line(trial_id(self._kind, self._chosen)), "the id")
 
     def action_copy_record(self) -> None:
         if self._chosen is not None:

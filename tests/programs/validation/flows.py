@@ -20,10 +20,10 @@ from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 from labconsole.experiments.flow.limiters import CREDIT
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.rates import HEADER_BYTES
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
-from labconsole.model.record.flow import FlowRecord
 from support.live_lab import COMMAND, wait_until
 from support.route_lab import processes_of_guest
 

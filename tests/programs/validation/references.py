@@ -12,10 +12,10 @@ from simulating import Cell, counted, tolerable
 from tables import NO, YES, Table
 
 from labconsole.contracts.report import Table as ReportTable
+from labconsole.experiments.flow.record import FlowRecord
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.assembly import collect_claims
 from labconsole.report.digest import Digest

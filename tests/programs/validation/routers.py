@@ -15,12 +15,12 @@ from typing import Any
 
 from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.ring import BYTES_ERROR
 from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.route import RouteRecord
 from support.live_lab import COMMAND, wait_until
 from support.route_lab import inside_router, processes_of_guest
 

@@ -15,10 +15,10 @@ import numpy as np
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
 from labconsole.contracts.measured import MeasuredTrial, MeasuredValue
-from labconsole.experiments.measured_kinds import load_measured_kinds
+from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.experiments.route.measured import FORWARDED
+from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.measure.admission import Admission
-from labconsole.model.record.kinds.route import KIND
 from labconsole.report.changes import Side, find_changes
 from labconsole.report.digest import Digest
 from labconsole.report.gate import judge_gate
@@ -131,9 +131,9 @@ def judged_by_the_command(before: Occasions, after: Occasions) -> tuple[int, dic
 
 def _keep(store: Path, path: Path, occasion: str, row: list[tuple[float, bool]], boots: list[str]) -> None:
     plan = load_plan_on_occasion(path, occasion, None)
-    assert plan.of_guests is not None
-    trials: Any = plan.of_guests.trials
-    hashes = {trial.block: key for trial, key in zip(trials, plan.of_guests.hashes, strict=True)}
+    assert plan.guests is not None
+    trials: Any = plan.guests.trials
+    hashes = {trial.block: key for trial, key in zip(trials, plan.guests.hashes, strict=True)}
     with open_store(str(store)) as opened:
         for block, ((rate, full), boot) in enumerate(zip(row, boots, strict=True), 1):
             made = route_record([round(rate)], lost_inside=[0 if full else 4000], block=block)

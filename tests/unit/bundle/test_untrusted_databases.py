@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.model.record.kind import ExperimentColumns
-from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.search import SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.sql import sqlite, statement_work
 from labconsole.store.sql.schema import fill_missing_columns, runs

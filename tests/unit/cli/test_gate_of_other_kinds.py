@@ -13,7 +13,7 @@ import pytest
 
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
-from labconsole.experiments.measured_kinds import load_measured_kinds
+from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Verdict
@@ -126,10 +126,10 @@ class Nightly:
 
     def _trials(self, occasion: str, records: Sequence[Any]) -> None:
         plan = self.on(occasion)
-        assert plan.of_guests is not None
-        trials: Sequence[Any] = plan.of_guests.trials
+        assert plan.guests is not None
+        trials: Sequence[Any] = plan.guests.trials
         hashes = {
-            (trial.block, trial.point.platform): key for trial, key in zip(trials, plan.of_guests.hashes, strict=True)
+            (trial.block, trial.point.platform): key for trial, key in zip(trials, plan.guests.hashes, strict=True)
         }
         found = []
         for number, record in enumerate(records, 1):
@@ -406,7 +406,7 @@ def place_of() -> Any:
 def test_another_point_is_not_taken_for_the_baselines(guests: Nightly, capsys: Any) -> None:
     guests.plan.write_text(JOBS.replace("working: [all]", "working: [one]"))
     plan = guests.on("today")
-    assert plan.of_guests is not None
+    assert plan.guests is not None
     records = [taken([4.0], guests=2, working="one", block=n) for n in range(1, 9)]
     guests._trials("today", records)
     assert guests.gate(capsys, "today") == (4, [("undecided", "the baseline has no such design point")])

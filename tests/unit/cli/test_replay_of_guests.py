@@ -33,12 +33,12 @@ def plan_of(tmp_path: Path, kind: str) -> Plan:
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_first_blocks_are_taken(tmp_path: Path, kind: str):
     plan = plan_of(tmp_path, kind)
-    assert plan.of_guests is not None
-    left = limit_blocks(plan, Namespace(set_ups=1)).of_guests
+    assert plan.guests is not None
+    left = limit_blocks(plan, Namespace(set_ups=1)).guests
     assert left is not None
     assert {trial.block for trial in left.trials} == {1}
-    assert len(left.trials) * 3 == len(plan.of_guests.trials)
-    assert set(left.hashes) < set(plan.of_guests.hashes)
+    assert len(left.trials) * 3 == len(plan.guests.trials)
+    assert set(left.hashes) < set(plan.guests.hashes)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -89,14 +89,14 @@ class Stored:
         )
         inventory = load_inventory(HOSTS)
         plan = load_plan(self.plan, inventory)
-        assert plan.of_guests is not None
+        assert plan.guests is not None
         dice, second = random.Random(seed), 0.0
         levels: dict[int, float] = {}
         self.factors: dict[int, list[float]] = {}
         begun: dict[tuple[Any, int], float] = {}
-        trials: Any = plan.of_guests.trials
+        trials: Any = plan.guests.trials
         with open_store(str(self.store)) as opened:
-            for number, (trial, key_of) in enumerate(zip(trials, plan.of_guests.hashes, strict=True)):
+            for number, (trial, key_of) in enumerate(zip(trials, plan.guests.hashes, strict=True)):
                 crew, of_its_own = (trial.point.crew, trial.block), trial.point.crew is None
                 began = second  # of a start, whose guests are set up within its trial
                 if crew not in begun or of_its_own:
@@ -120,7 +120,7 @@ class Stored:
                         "plan_hash": plan.hash(),
                     }
                 )
-                kind = record_kinds()[plan.of_guests.noun]
+                kind = record_kinds()[plan.guests.kind]
                 update = {
                     "requested": asked,
                     "plan": ref,

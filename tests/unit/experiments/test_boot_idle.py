@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.boots import boot_lines, summary_lines
 from labconsole.errors import Aborted
 from labconsole.experiments.boot.idle_switches import measure_idle, quiet_time
+from labconsole.experiments.boot.kind import KIND as BOOT_KIND
 from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.boot.plan import BootPoint
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.boot.text import summary_lines
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan.boots import BootPoint
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from support.boot_records import boot_data, boot_record
 from support.job_records import drawn_at
@@ -84,11 +86,15 @@ def test_a_changed_rate_is_found_and_one_that_is_not_known_is_no_difference() ->
 
 
 def test_a_trial_tells_both_sides_and_one_from_before_this_was_counted_tells_none() -> None:
-    (line,) = [line for line in boot_lines(boot_record(boot_data() | {"idle": idle(8, 400)})) if "switches" in line]
+    (line,) = [
+        line for line in trial_lines(BOOT_KIND, boot_record(boot_data() | {"idle": idle(8, 400)})) if "switches" in line
+    ]
     assert "before the start 8.0/s in 5.0 s of quiet, with all guests idle 400.0/s" in line
     old = boot_record(boot_data())
     assert old.idle is None
-    assert not any("switches" in line for line in (*boot_lines(old), *summary_lines(summarize_boots([old]))))
+    assert not any(
+        "switches" in line for line in (*trial_lines(BOOT_KIND, old), *summary_lines(summarize_boots([old])))
+    )
 
 
 def test_each_guests_share_is_a_mean_over_set_ups_and_may_be_negative() -> None:

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.text.boots import boot_lines
 from labconsole.contracts.crew import HypervisorWord, StandingMember
 from labconsole.experiments.boot.derived_values import memory_used
+from labconsole.experiments.boot.kind import KIND as BOOT_KIND
 from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading
+from labconsole.experiments.boot.record import MemoryUse
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes, resolution_s
 from labconsole.experiments.boot.verdict import judge
 from labconsole.experiments.boot.verify import recompute_boot
-from labconsole.model.record.boot import MemoryUse
 from labconsole.model.tolerances import Tolerances
+from labconsole.report.trial_text import trial_lines
 from labconsole.verdict.observations import TrialObservations
 from support.boot_records import MIB, boot_data, boot_record
 from support.fake_session import make_inventory
@@ -128,7 +129,7 @@ def test_a_record_from_before_hypervisors_were_asked_is_as_good() -> None:
         del guest["hypervisor_bytes"], guest["way_in"]
     assert "hypervisor_bytes" not in data["memory"]
     assert wrong(data) == []
-    assert any("processes" in line for line in boot_lines(boot_record(data)))
+    assert any("processes" in line for line in trial_lines(BOOT_KIND, boot_record(data)))
 
 
 def test_what_the_time_holds_of_the_way_inside_is_shown() -> None:
@@ -140,7 +141,7 @@ def test_what_the_time_holds_of_the_way_inside_is_shown() -> None:
         "hypervisor_free_after_bytes": 2 * MIB,
         "hypervisor_bytes": 7 * MIB,
     }
-    text = "\n".join(boot_lines(boot_record(data)))
+    text = "\n".join(trial_lines(BOOT_KIND, boot_record(data)))
     assert "led inside at try 3, 0.104 s after the previous one" in text
     assert "by the report of the hypervisor (xl info, xl list) 7.0 MiB" in text
 
@@ -204,7 +205,7 @@ def test_how_coarse_a_mark_is_follows_from_the_steps_in_which_the_way_is_tried()
     record = boot_record(boot_data((1.0, 1.5)))
     assert resolution_s(record.guests, 0.0005) == pytest.approx(0.0205)
     assert list(coarse_notes(record.guests, "uut")) == []
-    assert "they may have been up earlier, by 0.02" in "\n".join(boot_lines(record))
+    assert "they may have been up earlier, by 0.02" in "\n".join(trial_lines(BOOT_KIND, record))
     data = boot_data((1.0, 1.5))
     data["guests"][1]["way_in"] = {"tries": 3, "gap_s": 0.104, "mark_tries": 2, "joined_s": None}
     record = boot_record(data)

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.text.boots import boot_lines
 from labconsole.errors import LabError, MeasurementError, NodeError, TooLittleMemory
+from labconsole.experiments.boot.kind import KIND as BOOT_KIND
 from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.report.trial_text import trial_lines
 from support.absent_guests import Bench, Stage
 from support.boot_records import boot_data, boot_record
 from support.testbeds import GOOD
@@ -60,8 +61,8 @@ def test_it_is_stored_with_its_reason(
     assert [each.code for each in record.verdict.reasons] == [code]
     assert recompute_boot(record) == []
     assert BootRecord.model_validate_json(record.model_dump_json(), strict=True) == record
-    assert any(code in line for line in boot_lines(record))
-    assert not any("page cache" in line for line in boot_lines(record))
+    assert any(code in line for line in trial_lines(BOOT_KIND, record))
+    assert not any("page cache" in line for line in trial_lines(BOOT_KIND, record))
     (point,) = summarize_boots([record]).points
     assert (point.startup_s, dict(point.left_out)) == (None, {code: 1})
 

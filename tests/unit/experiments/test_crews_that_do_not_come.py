@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.flows import flow_lines
-from labconsole.cli.text.guest_kinds import FLOWS_VIEW, ROUTES_VIEW
-from labconsole.cli.text.routes import route_lines
 from labconsole.errors import Aborted, AgentError, GuestLacks, LabError, MeasurementError, TooLittleMemory
+from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.measured import MEASURED as FLOWS_MEASURED
+from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.steps import EXPERIMENT as FLOWS
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.experiments.route.kind import KIND as ROUTE_KIND
 from labconsole.experiments.route.measured import MEASURED as ROUTES_MEASURED
+from labconsole.experiments.route.record import RECORD as ROUTE
 from labconsole.experiments.route.steps import EXPERIMENT as ROUTES
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.model.inventory import load_inventory
+from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.kinds.route import KIND as ROUTE
+from labconsole.report.trial_text import trial_lines, trial_table
 from labconsole.store.open import open_store
 from support.absent_guests import Bench, Stage
 from support.flow_records import flow_record
 from support.route_records import route_record
 from support.testbeds import GOOD
 
-SHOWN = {"flow": FLOWS_VIEW, "route": ROUTES_VIEW}
 SILENT = AgentError("uut", "guest g2 did not answer within 60 s", code="guest_silent")
 TOO_LITTLE = TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")
 
@@ -53,12 +54,12 @@ class Kind(NamedTuple):
     ids: str
 
 
-FLOW_KIND = Kind(
+FLOW_TRIALS = Kind(
     "flow: {guests: [2]}",
     FLOWS,
     FLOW,
     recompute_flow,
-    flow_lines,
+    partial(trial_lines, FLOW_KIND),
     summarize_flows,
     FLOWS_MEASURED,
     lambda: flow_record([[500] * 4, [500] * 4]),
@@ -67,17 +68,17 @@ FLOW_KIND = Kind(
     "flow_ids",
 )
 KINDS = {
-    "flow": FLOW_KIND,
-    "in a ring": FLOW_KIND._replace(text="flow: {guests: [3], pattern: [ring]}"),
-    "inward": FLOW_KIND._replace(text="flow: {guests: [2], pattern: [in]}"),
-    "by weights": FLOW_KIND._replace(text="flow: {guests: [2], weights: {every_s: 4.0, steps: [3:1, 1:3]}}"),
-    "beside a disk": FLOW_KIND._replace(text="flow: {guests: [2], disk: [{job: disk-zero, from_s: 3.0, to_s: 6.0}]}"),
+    "flow": FLOW_TRIALS,
+    "in a ring": FLOW_TRIALS._replace(text="flow: {guests: [3], pattern: [ring]}"),
+    "inward": FLOW_TRIALS._replace(text="flow: {guests: [2], pattern: [in]}"),
+    "by weights": FLOW_TRIALS._replace(text="flow: {guests: [2], weights: {every_s: 4.0, steps: [3:1, 1:3]}}"),
+    "beside a disk": FLOW_TRIALS._replace(text="flow: {guests: [2], disk: [{job: disk-zero, from_s: 3.0, to_s: 6.0}]}"),
     "route": Kind(
         "route: {guests: [2], routes: [0]}",
         ROUTES,
         ROUTE,
         recompute_route,
-        route_lines,
+        partial(trial_lines, ROUTE_KIND),
         summarize_routes,
         ROUTES_MEASURED,
         lambda: route_record([200, 200]),
@@ -120,7 +121,7 @@ def test_it_is_stored_with_its_reason(tmp_path: Path, name: str, problem: LabErr
     assert kind.recompute(record) == []
     assert type(record).model_validate_json(record.model_dump_json(), strict=True) == record
     assert any(code in line for line in kind.lines(record))
-    assert len(SHOWN[kind.of.name].table([record])) == 1
+    assert len(trial_table(guest_kinds()[kind.of.name], [record])) == 1
 
 
 @pytest.mark.parametrize("name", ["flow", "in a ring", "inward", "route"])

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from labconsole.cli.main import main
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.store.open import open_store
 from support.flow_records import flow_record, ring_record
 

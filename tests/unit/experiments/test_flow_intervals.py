@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.flows import summary_lines
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord, WeightsRecord, WeightStepRecord
 from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.experiments.flow.text import summary_lines
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
-from labconsole.model.record.flow import FlowRecord, WeightsRecord, WeightStepRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
 from labconsole.report.formatting import format_mean
 from labconsole.store.open import open_store

@@ -13,11 +13,14 @@ import pytest
 from pydantic import ValidationError
 
 from labconsole.cli.main import main
-from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, disk_reasons
+from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.limiters import build_rate_limit
 from labconsole.experiments.flow.live_view import SendingWatch, SharingWatch, build_moments, build_picture
+from labconsole.experiments.flow.plan import FlowFactors, FlowPoint, PlannedFlows, flow_points
 from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, WeightsRecord
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.units.paper_comparison import weighed_topic
 from labconsole.experiments.flow.verify import recompute_flow
@@ -31,18 +34,17 @@ from labconsole.experiments.flow.weights import (
 )
 from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
-from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.flow import FlowRecord, LimiterRecord, WeightsRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
 from labconsole.network.rate_limits import RateLimit
 from labconsole.network.shared_queue import SharedQueue
+from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.queues import ChangeRates, QueueClass, QueueState, RatesTaken, TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
 from support.flow_scenarios import ALL_BPS, BEGUN_NS, SECOND, stalled, steps_of, taken, weighted
+from support.guest_plans import hash_of
 
 
 def seen_of(record: FlowRecord) -> WeightsRecord:
@@ -91,11 +93,13 @@ def test_points_without_either_keep_their_hash():
     factors = FlowFactors(guests=(2,))
     (point,) = flow_points(factors, ["lxc"])
     trial: CrewTrial[FlowPoint] = CrewTrial(point, 1, 1, 1)
-    assert flow_hash(factors, trial) == "flow-c5387345864e6a0f", "as before there were any"
-    assert flow_hash(factors, trial) == flow_hash(FlowFactors(guests=(2,), weights=(None,), disk=(None,)), trial)
+    assert hash_of(PlannedFlows, factors, trial) == "flow-c5387345864e6a0f", "as before there were any"
+    assert hash_of(PlannedFlows, factors, trial) == hash_of(
+        PlannedFlows, FlowFactors(guests=(2,), weights=(None,), disk=(None,)), trial
+    )
     both = FlowFactors.model_validate({"guests": [2], "weights": ["none", {"steps": ["1:1"]}]})
-    hashes = {flow_hash(both, CrewTrial(each, 1, 1, 1)) for each in flow_points(both, ["lxc"])}
-    assert len(hashes) == 2 and flow_hash(factors, trial) in hashes
+    hashes = {hash_of(PlannedFlows, both, CrewTrial(each, 1, 1, 1)) for each in flow_points(both, ["lxc"])}
+    assert len(hashes) == 2 and hash_of(PlannedFlows, factors, trial) in hashes
 
 
 def test_a_queue_is_of_less_than_the_link_and_classes_of_their_weights():
@@ -495,7 +499,7 @@ def test_limits_of_several_guests_are_lines_and_one_guests_is_no_isolation(tmp_p
 
 
 def test_a_trial_is_shown_with_its_steps_and_its_marks():
-    lines = "\n".join(flow_lines(weighted(steps_of("3:1", "1:3"), (0.75, 0.25))))
+    lines = "\n".join(trial_lines(FLOW_KIND, weighted(steps_of("3:1", "1:3"), (0.75, 0.25))))
     assert "from 1 s 1:3: shares 0.2500, 0.7500, error 0.0000; in force 0.0 ms late" in lines
     record = weighted(steps_of("3:1", "1:3"), (0.75, 0.25))
     of_class = LimiterRecord(
@@ -505,9 +509,11 @@ def test_a_trial_is_shown_with_its_steps_and_its_marks():
     held = "; limit 96.96 Mbit/s in frames, which dropped 7"
     for limits_bps, words in (((), "; its class of the queue dropped 7"), ((96_960_000,), held)):
         requested = record.requested.model_copy(update={"limits_bps": limits_bps})
-        lines = "\n".join(flow_lines(record.model_copy(update={"senders": senders, "requested": requested})))
+        lines = "\n".join(
+            trial_lines(FLOW_KIND, record.model_copy(update={"senders": senders, "requested": requested}))
+        )
         assert words in lines and ("limit 9" in lines) == bool(limits_bps)
-    lines = "\n".join(flow_lines(stalled(500)))
+    lines = "\n".join(trial_lines(FLOW_KIND, stalled(500)))
     assert "g2: disk-mixed from 4.000 to 6.000 s by its marks, ended with status 0" in lines
     assert "the others brought 50.00% of before meanwhile, and 95 % again 0 s after it" in lines
 
@@ -551,13 +557,13 @@ def test_a_sentence_of_the_paper_stands_beside_its_own_scenario_only(
 @pytest.mark.parametrize("name", ["local-isolation", "local-isolation-xen", "local-late", "local-greedy"])
 def test_shipped_plans_of_isolation_have_a_second_guest_that_begins_later_and_emulated_ones(name: str):
     plan = load_plan(Path(__file__).parents[3] / "plans" / f"{name}.yaml")
-    assert plan.flows is not None
+    assert plan.guests is not None
     assert (
         {"xen"} == set(plan.platforms) if name.endswith("xen") else {"lxc", "uml", "qemu-virtio"} <= set(plan.platforms)
     )
     late = "greedy" not in name
-    for point in plan.flows.points:
-        assert (point.second_after_s > 4 * plan.flows.factors.bin_s) is late
+    for point in plan.guests.points:
+        assert (point.second_after_s > 4 * plan.guests.factors.bin_s) is late
     if "isolation" in name:
-        limits = {point.limits for point in plan.flows.points}
+        limits = {point.limits for point in plan.guests.points}
         assert any(len(set(each)) == 2 for each in limits) and any(len(each) == 1 for each in limits)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from labconsole.cli.text.flows import flow_lines
+from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.limiters import CREDIT
 from labconsole.experiments.flow.live_view import build_picture_guests, format_brief
 from labconsole.experiments.flow.procedure import describe_result
 from labconsole.experiments.flow.quantities import sent_bps
 from labconsole.experiments.flow.script import reported_sent_s
 from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.report.trial_text import trial_lines
 from support.flow_records import PAYLOAD_BYTES, flow_record, inward_record
 
 SAID = (
@@ -47,13 +49,15 @@ def test_what_a_guest_sent_is_told_over_the_time_in_which_it_sent():
     """The queue of a full link stretches what comes to the sink."""
     record = uneven()
     assert sent_bps(record.senders[0], PAYLOAD_BYTES) == pytest.approx(100e6, rel=1e-4)
-    assert f"it sent {SENT}, 100 Mbit/s for 5.0 s by its own clock, of which" in "\n".join(flow_lines(record))
+    assert f"it sent {SENT}, 100 Mbit/s for 5.0 s by its own clock, of which" in "\n".join(
+        trial_lines(FLOW_KIND, record)
+    )
     assert dict(build_picture_guests(record)[0].found)["Mbit/s sent"] == "100.00"
 
 
 def test_no_rate_is_told_where_iperf_does_not_say_how_long_it_sent():
     record = uneven("")
-    assert f"it sent {SENT}, of which" in "\n".join(flow_lines(record))
+    assert f"it sent {SENT}, of which" in "\n".join(trial_lines(FLOW_KIND, record))
     assert dict(build_picture_guests(record)[0].found)["Mbit/s sent"] == "–"
 
 
@@ -65,7 +69,9 @@ def test_what_a_guest_on_credit_was_let_through_is_over_the_time_at_the_sink():
 
 def test_guests_rates_are_of_the_time_that_their_sum_is_of():
     record = uneven()
-    assert "g1     47.1 Mbit/s of payload; 54.95 Mbit/s from its first to its last" in "\n".join(flow_lines(record))
+    assert "g1     47.1 Mbit/s of payload; 54.95 Mbit/s from its first to its last" in "\n".join(
+        trial_lines(FLOW_KIND, record)
+    )
     assert format_brief(record).startswith("94.21, g1 47.10, g2 47.10, ")
     assert "g1: 47.1 Mbit/s" in describe_result(record)
 
@@ -75,7 +81,7 @@ def test_rates_over_different_times_are_no_share_of_the_line():
     record = inward_record([40_000, 40_000])
     late = record.receivers[1].model_copy(update={"sent_s": 2.2})
     apart = record.model_copy(update={"receivers": (record.receivers[0], late)})
-    for told in (flow_lines, describe_result, lambda each: [format_brief(each)]):
+    for told in (partial(trial_lines, FLOW_KIND), describe_result, lambda each: [format_brief(each)]):
         assert "% of the line" in "\n".join(told(record))
         assert "% of the line" not in "\n".join(told(apart))
         assert "each over its own time, 2.000 to 2.200 s" in "\n".join(told(apart))

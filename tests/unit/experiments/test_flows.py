@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.cli.text.guest_kinds import FLOWS_VIEW
 from labconsole.experiments.flow.base import FlowMeasurement
 from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, build_rate_limit, read_credit, read_limiters
 from labconsole.experiments.flow.live_view import SendingWatch
+from labconsole.experiments.flow.plan import FlowFactors
 from labconsole.experiments.flow.quantities import quantities
 from labconsole.experiments.flow.rates import HEADER_BYTES, derive_shared_time, line_bps
 from labconsole.experiments.flow.report_data import plain
@@ -22,7 +22,7 @@ from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answe
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verdict import derive_reasons
 from labconsole.experiments.flow.verify import recompute_flow
-from labconsole.model.plan.flows import FlowFactors
+from labconsole.experiments.units import build_kind_figures
 from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.weights import WeightSteps
@@ -421,7 +421,7 @@ def test_what_all_panels_or_bars_share_stands_in_the_figures_title_alone():
         for platform, bins in (("lxc", 4), ("uml", 6))
     ]
     trials.append(flow_record([packets(*[24.0] * 8)] * 2, bin_s=0.5, flow_id="in other bins, and in no panel of these"))
-    found = {figure.name: figure for figure in FLOWS_VIEW.figures(trials)}
+    found = {figure.name: figure for figure in build_kind_figures("flow", trials)}
     alike, alone = found["adamczyk-5"], found["mattos-3"]
     assert alike.title == "Guests limited to equal rates (in bins of 1 s, limit 30Mbit)"
     assert [panel.title for panel in alike.panels] == ["lxc, for 4 s", "uml, for 6 s"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.text.flows import summary_lines
 from labconsole.experiments.flow.bare_host_comparison import compare_flows, summarize_compared
-from labconsole.model.record.flow import FlowRecord
+from labconsole.experiments.flow.record import FlowRecord
+from labconsole.experiments.flow.text import summary_lines
 from support.flow_records import flow_record
 
 LINE_PACKETS = 8127

@@ -11,21 +11,25 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.flows import flow_lines, summary_lines
+from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.live_view import INTO, SendingWatch, build_picture
+from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows, flow_points
 from labconsole.experiments.flow.procedure import derive_offered_bps, describe_result
 from labconsole.experiments.flow.receive import ReceivingGuest, build_stream, parse_processes, read_counts
 from labconsole.experiments.flow.receive_results import ledger
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import summarize_flows
+from labconsole.experiments.flow.text import summary_lines
 from labconsole.experiments.flow.verify import recompute_flow
-from labconsole.model.plan.flows import FlowFactors, FlowTrial, flow_hash, flow_points
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.model.plan.crews import CrewTrial
+from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from support.fake_session import make_inventory
 from support.flow_records import flow_record, inward_record
+from support.guest_plans import hash_of
 
 SAID = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -137,7 +141,7 @@ def test_a_sound_trial_is_valid_and_computed_again():
     first, second = record.receivers
     assert (first.lost_packets, second.lost_packets, first.unplaced_packets) == (192, 7, 0)
     assert first.payload_bps == pytest.approx((16258 - 192) * 1472 * 8 / 2)
-    words = "\n".join([*flow_lines(record), *describe_result(record)])
+    words = "\n".join([*trial_lines(FLOW_KIND, record), *describe_result(record)])
     assert "2 guests are sent" in words and "guest_socket_full 100, guest_unread 92" in words and "to_guest 7" in words
     assert FlowRecord.model_validate_json(record.model_dump_json()) == record
     assert [each.name for each in build_picture(record, ["words"]).guests] == ["g1", "g2"]
@@ -206,8 +210,8 @@ def test_of_what_guests_receive_neither_limits_nor_greed_are_varied():
         (2, 10_000_000, 1),
     ]
     assert inward[3].words() == "lxc: 2 guests are sent 10Mbit each"
-    trials = [FlowTrial(point=point, block=1, repetition=1, position=1) for point in points]
-    assert len({flow_hash(factors, trial) for trial in trials}) == len(points)
+    trials = [CrewTrial(point=point, block=1, repetition=1, position=1) for point in points]
+    assert len({hash_of(PlannedFlows, factors, trial) for trial in trials}) == len(points)
     assert inward[0].crew != points[0].crew, "its guests share another NIC"
     inventory = make_inventory()
     speed_bps = inventory.streams[0].link_speed_bps

@@ -8,8 +8,8 @@ import pytest
 
 from labconsole.experiments.job.disk_verdict import disk_notes, disk_reasons, jobs_volume
 from labconsole.experiments.job.disks import parse_counts
+from labconsole.experiments.job.record import DiskRecord
 from labconsole.model.jobs import JOBS, DiskWork
-from labconsole.model.record.job import DiskRecord
 from support.job_records import disk_data, job_data, job_record
 
 COPIES = job_record(job_data()).copies

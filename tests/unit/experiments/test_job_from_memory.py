@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.text.jobs import summary_lines
 from labconsole.experiments.job.page_cache import is_possibly_cached
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import summarize_jobs
-from labconsole.model.record.job import JobRecord
+from labconsole.experiments.job.text import summary_lines
 from support.job_records import disk_data, taken
 
 MIB = 2**20

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.jobs import summary_lines
 from labconsole.experiments.job.link_limit import (
     FULL_RATIO,
     PAYLOAD_SHARE,
@@ -20,9 +19,10 @@ from labconsole.experiments.job.link_limit import (
     rate_bps,
     slowest_link_bps,
 )
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import JobsSummary, summarize_jobs
-from labconsole.model.record.job import JobRecord
-from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.experiments.job.text import summary_lines
 from labconsole.store.open import open_store
 from labconsole.verdict.observations import TrialObservations
 from support.flow_records import flow_record
@@ -146,7 +146,7 @@ def test_the_abstracts_conclusion_of_tools_that_the_link_holds_is_not_decided(tm
 
 
 def test_senders_that_fill_the_link_decide_nothing_of_the_least_overhead(tmp_path: Path) -> None:
-    from labconsole.model.record.kinds.flow import KIND as FLOW
+    from labconsole.experiments.flow.record import RECORD as FLOW
 
     url, draw = f"sqlite:///{tmp_path / 'flows.sqlite'}", random.Random(5)
     with open_store(url) as opened:

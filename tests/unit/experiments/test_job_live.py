@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.cli.text.jobs import job_lines
+from labconsole.experiments.job.kind import KIND as JOB_KIND
 from labconsole.experiments.job.live_view import (
     MOST_NAMED,
     build_picture_guests,
@@ -15,6 +15,7 @@ from labconsole.experiments.job.live_view import (
 )
 from labconsole.experiments.job.procedure import describe_result
 from labconsole.measure.external_timing import Marks
+from labconsole.report.trial_text import trial_lines
 from labconsole.wire.guests import AskedGuests
 from support.job_records import job_data, job_record
 
@@ -74,7 +75,7 @@ def test_a_job_that_failed_sooner_than_an_empty_one_ends_took_no_time():
     assert format_times(record) == "–, failed"
     assert describe_result(record) == ["g1: not known, clock ratio 1.003", "g2: not known, clock ratio 1.003"]
     assert [guest.seconds for guest in build_picture_guests(record.copies)] == [None, None]
-    lines = job_lines(record)
+    lines = trial_lines(JOB_KIND, record)
     assert lines[1] == "  time by the clock outside: –, failed"
     assert lines[2].split("; ")[0] == "  g1           –"
     copies[1]["seconds"] = 0.25

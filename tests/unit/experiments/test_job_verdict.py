@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from labconsole.experiments.job.record import CopyRecord
 from labconsole.experiments.job.verdict import clock_notes, derive_reasons, judge
-from labconsole.model.record.crew_trial import ProgramRecord, TimekeeperRecord
-from labconsole.model.record.job import CopyRecord, EmptyJobs
+from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord, TimekeeperRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.programs import program_reasons

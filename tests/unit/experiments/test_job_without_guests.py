@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from labconsole.errors import AgentError, LabError, MeasurementError, TooLittleMemory
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.verify import recompute_job
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.job import JobRecord
-from labconsole.model.record.kinds.job import KIND as JOB
 from support.absent_guests import Bench, Stage
 from support.job_records import taken
 from support.testbeds import GOOD

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from labconsole.cli.guest_trials import narrate_trial, narrate_trial_outcome
-from labconsole.cli.text.guest_kinds import find_kind_view
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import NodeLost
+from labconsole.experiments.job.kind import KIND
 from labconsole.experiments.job.procedure import JobStep
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.job import JobRecord
 from support.job_records import taken
 from support.search_script import Script, Store
 
@@ -89,10 +89,8 @@ def test_what_a_lost_crew_did_is_taken_again_in_the_same_replay(
     assert [each.broke for each in conduct.told if each.broke] == [str(LOST)]
     kept = ("under way",)
     assert conduct.shown == [kept, kept, (), kept], "of what is taken again nothing; the last goes on"
-    kind = find_kind_view(conduct.plan)
-    assert kind is not None
     for each in conduct.told:
-        narrate_trial(kind, each, as_json=False)
+        narrate_trial(KIND, each, as_json=False)
     assert (
         "the guests failed; all trials of this set-up will be repeated: uut: the connection" in capsys.readouterr().err
     )
@@ -116,12 +114,12 @@ def test_a_crew_that_loses_its_node_each_time_ends_the_plan_which_says_what_was_
     with pytest.raises(NodeLost):
         conduct.run()
     assert conduct.script.told.count("connected again") == waits
-    outcome, kind = conduct.execution.outcome, find_kind_view(conduct.plan)
-    assert kind is not None and not outcome.complete
-    assert narrate_trial_outcome(kind, conduct.plan, outcome, as_json=False) == 3
+    outcome = conduct.execution.outcome
+    assert not outcome.complete
+    assert narrate_trial_outcome(KIND, conduct.plan, outcome, as_json=False) == 3
     told = capsys.readouterr().out
     assert "p: jobs stopped; 3 measured" in told and "0 stored before" in told
     assert "of guests that failed: 1 of those measured" in told
-    narrate_trial_outcome(kind, conduct.plan, outcome, as_json=True)
+    narrate_trial_outcome(KIND, conduct.plan, outcome, as_json=True)
     (event,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (event["taken"], event["stopped"], event["exit_status"]) == (3, True, 3)

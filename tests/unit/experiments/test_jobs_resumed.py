@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.crew_step import (
+from labconsole.engine.crew_experiment import (
     count_steps_in_broken_blocks,
     describe_refusals,
     drop_incomplete_blocks,
@@ -16,10 +16,10 @@ from labconsole.engine.crew_step import (
 )
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.steps import Boots
+from labconsole.experiments.job.plan import JobFactors, PlannedJobs
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
-from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.job import JobRecord
 from labconsole.model.record.run import Verdict
 from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
@@ -149,9 +149,9 @@ def test_what_one_platform_cannot_be_asked_keeps_no_other_from_being_measured(tm
     path.write_text("plan: p\nplatforms: [raw, lxc]\nset_ups: 2\njob: {jobs: [wait]}\n")
     steps = list(Jobs(Store([])).steps(load_plan(path)))  # type: ignore[arg-type]
 
-    def refuse(point: Any) -> None:
-        if point.platform in cannot:
-            raise ConfigError(f"platform {point.platform} has no weights")
+    def refuse(step: Any) -> None:
+        if (platform := step.trial.point.platform) in cannot:
+            raise ConfigError(f"platform {platform} has no weights")
 
     cannot = {"raw"}
     found = find_refusals(steps, refuse)

@@ -11,11 +11,11 @@ import pytest
 from labconsole.contracts.crew import CrewMember, CrewOffer, Ground, StandingMember
 from labconsole.errors import Aborted, AgentError
 from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.boot.plan import BootPoint
 from labconsole.experiments.job.http_requests import HttpRequests
 from labconsole.experiments.job.measurement import JobMeasurement
+from labconsole.experiments.job.plan import JobPoint
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.boots import BootPoint
-from labconsole.model.plan.jobs import JobPoint
 from labconsole.wire.marks import StartMarks, StopMarks
 
 MEMBER = CrewMember(name="g1", address="198.18.64.1/18", mac="02:6c:77:00:00:01")

@@ -11,11 +11,11 @@ import pytest
 
 from labconsole.bundle.tables import wrong_tables
 from labconsole.cli.main import main
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.measure.statistics.effects import holm
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
-from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.store.open import open_store
 from support.boot_records import boot_data
 from support.flow_records import flow_record

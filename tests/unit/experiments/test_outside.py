@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.errors import ConfigError
-from labconsole.experiments.kinds import PluginExperiment, kinds
-from labconsole.experiments.verification import find_recompute
+from labconsole.experiments.kinds import PluginExperiment, find_recompute, kinds
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
 from support.plugged_in import plugged_in

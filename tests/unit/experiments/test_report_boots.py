@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.store.open import open_store
 from support.boot_records import boot_data
 from support.job_records import drawn_at

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.store.open import open_store
 from support.job_records import taken
 
@@ -136,7 +136,7 @@ def planned(tmp_path: Path) -> tuple[Path, str]:
     path, url = tmp_path / "waits.yaml", f"sqlite:///{tmp_path}/jobs.sqlite"
     path.write_text(PLAN)
     plan = load_plan(path)
-    jobs = plan.jobs
+    jobs = plan.guests
     assert jobs is not None
     with open_store(url) as opened:
         number = 0

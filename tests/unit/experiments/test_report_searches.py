@@ -13,9 +13,8 @@ from labconsole.contracts.report import Table
 from labconsole.experiments.search.report_data import select_newest
 from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
-from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.search import SEARCH, SearchRecord
 from labconsole.report.assembly import assemble_report
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate

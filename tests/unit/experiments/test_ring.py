@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.cli.text.flows import flow_lines
+from labconsole.experiments.flow.kind import KIND as FLOW_KIND
+from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows, flow_points
+from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.ring import RingGuest, RingWindow, build_ring, ring_sum
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.measure.counts import CounterSample
-from labconsole.model.plan.flows import FlowFactors, FlowTrial, flow_hash, flow_points
-from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.model.plan.crews import CrewTrial
+from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.guests import AskedGuest, AskedGuests
 from support.flow_records import ring_record
+from support.guest_plans import hash_of
 
 RX, TX = STAT_NAMES.index("rx_bytes"), STAT_NAMES.index("tx_bytes")
 
@@ -92,7 +95,7 @@ def test_a_sound_ring_is_valid_and_computed_again():
     record = ring_record([100e6, 90e6, 95e6])
     assert record.verdict.status == "valid"
     assert recompute_flow(record) == []
-    words = "\n".join(flow_lines(record))
+    words = "\n".join(trial_lines(FLOW_KIND, record))
     assert "3 guests in a ring" in words and "g3 → g1" in words and "for 4.0 s" in words
 
 
@@ -144,7 +147,7 @@ def test_of_a_ring_only_guests_processors_and_limits_are_varied():
     assert [(point.guests, point.limits) for point in rings] == [(2, ()), (2, (30_000_000,))]
     assert rings[1].words() == "lxc: 2 guests in a ring, each sends to the next over TCP, limit 30Mbit"
     assert len(
-        {flow_hash(factors, FlowTrial(point=point, block=1, repetition=1, position=1)) for point in points}
+        {hash_of(PlannedFlows, factors, CrewTrial(point=point, block=1, repetition=1, position=1)) for point in points}
     ) == len(points)
     with pytest.raises(ValueError, match="ring has too few guests"):
         FlowFactors.model_validate({"pattern": ["ring"], "guests": [1]})

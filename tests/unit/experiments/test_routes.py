@@ -15,23 +15,25 @@ import pytest
 from pydantic import ValidationError
 
 from labconsole.cli.main import main
-from labconsole.cli.text.guest_kinds import ROUTES_VIEW
-from labconsole.cli.text.routes import route_lines, summary_lines
 from labconsole.contracts.crew import StandingMember
 from labconsole.errors import GuestLacks
+from labconsole.experiments.route.kind import KIND as ROUTE_KIND
 from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.loading import LoadResult, RouteLoad, _read, load_line
 from labconsole.experiments.route.measurement import RouteMeasurement
+from labconsole.experiments.route.plan import RouteFactors, format_target_pps, route_points
 from labconsole.experiments.route.points import lost_inside_ratio
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.route.text import TEXT, summary_lines
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.experiments.route.window import Router, derive_processor_use
+from labconsole.experiments.units import build_kind_figures
 from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import equivalence_p
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.routes import RouteFactors, format_target_pps, route_points
-from labconsole.model.record.route import RouteRecord
 from labconsole.model.record.run import Reason, Verdict
+from labconsole.report.trial_text import trial_lines
 from support.route_records import route_record
 
 ROOT = Path(__file__).parents[3]
@@ -307,7 +309,7 @@ def test_one_route_is_one_route() -> None:
     told = "\n".join(summary_lines(summarize_routes([record, *others])))
     assert "1 router, 1 route, 1 filter rule, max" in told and not re.search(r"\b1 (routes|filter rules|blocks)", told)
     assert "1 block: " in told, told
-    lines = "\n".join(route_lines(changed(record, routes=1)))
+    lines = "\n".join(trial_lines(ROUTE_KIND, changed(record, routes=1)))
     assert "1 router, 1 route, 1 filter rule, " in lines and "; 1 route" in lines and "1 routes" not in lines
     (planned,) = route_points(RouteFactors.model_validate({"routes": [1], "filters": [1]}), ["lxc"])
     assert planned.words().startswith("lxc: 1 router, 1 route, 1 filter rule, ")
@@ -459,7 +461,7 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
         for routes in (0, 1000)
         for guests, each in ((1, 1000 + block), (4, 175 + block))
     ]
-    found = {figure.name: figure for figure in ROUTES_VIEW.figures(records)}
+    found = {figure.name: figure for figure in build_kind_figures("route", records)}
     over_routes, over_routers = found["mattos-routes"], found["mattos-4b"]
     assert [panel.title for panel in over_routes.panels] == ["container, 1 router", "container, 4 routers"]
     assert [mark.x for mark in over_routes.panels[0].curves[0].marks] == [0.0, 1000.0]
@@ -467,7 +469,7 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
     labels = ["0 routes, max", "1000 routes, max"]
     assert [curve.label for curve in panel.curves] == [*labels, *(f"{label}: sent" for label in labels)]
     assert [mark.y for mark in panel.curves[0].marks] == [pytest.approx(10.02), pytest.approx(7.08)]
-    lines = "\n".join(ROUTES_VIEW.summary_lines(ROUTES_VIEW.summarize(records)))
+    lines = "\n".join(TEXT.summary_lines(TEXT.summarize(records)))
     assert "4 routers against 1, 0 routes, max" in lines
     assert "g4: 1\u2009770" in lines
 
@@ -475,19 +477,19 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
 def test_a_curve_of_one_panel_is_a_point_where_another_has_one_value_and_is_not_where_it_has_none() -> None:
     records = [route_record([1000] * guests, routes=routes) for guests, routes in ((1, 0), (2, 0), (2, 1000))]
     records += [route_record([900], routes=0, filters=20)]
-    (one, two) = next(each for each in ROUTES_VIEW.figures(records) if each.name == "mattos-routes").panels
+    (one, two) = next(each for each in build_kind_figures("route", records) if each.name == "mattos-routes").panels
     assert (one.title, two.title) == ("container, 1 router", "container, 2 routers")
     assert [[mark.x for mark in curve.marks] for curve in one.curves] == [[0.0]], "rules are nowhere drawn over routes"
     assert [[mark.x for mark in curve.marks] for curve in two.curves] == [[0.0, 1000.0]]
-    assert not [each for each in ROUTES_VIEW.figures(records[:2]) if each.name == "mattos-routes"]
+    assert not [each for each in build_kind_figures("route", records[:2]) if each.name == "mattos-routes"]
 
 
 @pytest.mark.parametrize("name", ["local-route-cost", "mattos-route"])
 def test_shipped_plans_have_a_cost_that_is_to_be_found_beside_routes_that_cost_nothing(name: str) -> None:
     plan = load_plan(ROOT / "plans" / f"{name}.yaml")
-    assert plan.routes is not None and plan.margin_ratio == 0.02
+    assert plan.guests is not None and plan.margin_ratio == 0.02
     by_rest: dict[Any, set[tuple[int, int]]] = {}
-    for point in plan.routes.points:
+    for point in plan.guests.points:
         rest = (point.platform, point.guests, point.target, point.destinations)
         by_rest.setdefault(rest, set()).add((point.routes, point.filters))
     for crossed in by_rest.values():

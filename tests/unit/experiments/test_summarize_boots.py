@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from labconsole.cli.text.boots import boot_lines, summary_lines
-from labconsole.cli.text.guest_kinds import BOOTS_VIEW
+from labconsole.experiments.boot.kind import KIND as BOOT_KIND
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.boot.text import summary_lines
+from labconsole.report.trial_text import trial_lines, trial_table
 from support.boot_records import MIB, boot_data, boot_record, started
 from support.job_records import drawn_at
 
@@ -95,9 +96,9 @@ def test_what_is_known_is_told_in_lines() -> None:
     lines = summary_lines(summarize_boots([*series(0.5, 90.0), *series(0.5, 90.0, start="cold", factor=1.3)]))
     assert any("a guest, of 6 blocks" in line for line in lines)
     record = boot_record(boot_data())
-    assert "all up after 1.500 s ± 0.5 ms by the clock outside" in boot_lines(record)[1]
+    assert "all up after 1.500 s ± 0.5 ms by the clock outside" in trial_lines(BOOT_KIND, record)[1]
     missing = boot_record(boot_data((1.0, None)))
-    assert "–" in BOOTS_VIEW.table([missing])[0]
+    assert "–" in trial_table(BOOT_KIND, [missing])[0]
 
 
 def test_an_older_trial_of_the_same_does_not_enter() -> None:

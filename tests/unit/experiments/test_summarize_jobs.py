@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from labconsole.cli.text.jobs import summary_lines
 from labconsole.experiments.job.live_view import format_times
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import summarize_jobs
-from labconsole.model.record.job import JobRecord
+from labconsole.experiments.job.text import summary_lines
 from support.job_records import taken
 from support.measured_sides import unseen
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import ConfigError
+from labconsole.experiments.job.plan import JobFactors, PlannedJobs, points
 from labconsole.model.jobs import JOBS
-from labconsole.model.plan.crews import schedule
-from labconsole.model.plan.jobs import JobFactors, JobTrial, PlannedJobs, job_hash, points
+from labconsole.model.plan.crews import CrewTrial, schedule
 from labconsole.model.plan.loader import load_plan
 from support.fake_session import make_inventory
+from support.guest_plans import hash_of
 
 PLAN = """\
 plan: jobs
@@ -37,8 +38,8 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_a_plan_of_jobs_has_every_point_once_and_measures_no_grid(tmp_path: Path):
     plan = load_plan(written(tmp_path, PLAN), make_inventory())
     assert not plan.grid
-    assert plan.jobs is not None
-    asked = {(point.job, point.size, point.guests, point.working) for point in plan.jobs.points}
+    assert plan.guests is not None
+    asked = {(point.job, point.size, point.guests, point.working) for point in plan.guests.points}
     # One guest works alone, whatever is asked for.
     assert asked == {
         (job, size, guests, working)
@@ -53,8 +54,8 @@ def test_a_plan_of_jobs_has_every_point_once_and_measures_no_grid(tmp_path: Path
             (5, "one-two"),
         )
     }
-    assert len(plan.jobs.trials) == len(asked) * 2 * 3
-    assert len(set(plan.jobs.hashes)) == len(plan.jobs.trials)
+    assert len(plan.guests.trials) == len(asked) * 2 * 3
+    assert len(set(plan.guests.hashes)) == len(plan.guests.trials)
 
 
 def test_one_guest_that_works_is_one_whatever_it_is_called():
@@ -97,8 +98,8 @@ def test_a_trial_keeps_its_meaning_when_the_plan_around_it_grows():
 def test_what_every_guest_has_belongs_to_the_meaning(other: dict[str, object]):
     plain = JobFactors(jobs=("wait",))  # type: ignore[arg-type]
     (point,) = points(plain, ["lxc"])
-    trial = JobTrial(point, 1, 1, 1)
-    assert job_hash(plain, trial) != job_hash(plain.model_copy(update=other), trial)
+    trial = CrewTrial(point, 1, 1, 1)
+    assert hash_of(PlannedJobs, plain, trial) != hash_of(PlannedJobs, plain.model_copy(update=other), trial)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +179,8 @@ def test_a_hash_stays_what_it_was_and_tells_what_is_run_beside_a_job(
     """What makes its file, serves it or is at the other end: another such line is another job."""
     factors = JobFactors.model_validate({"jobs": (name,)})
     (point,) = points(factors, ("lxc",))
-    trial = JobTrial(point, 1, 1, 1)
-    assert job_hash(factors, trial) == KNOWN_HASHES[name]
+    trial = CrewTrial(point, 1, 1, 1)
+    assert hash_of(PlannedJobs, factors, trial) == KNOWN_HASHES[name]
     job = JOBS[name]
     others = []
     if job.disk is not None and job.disk.make:
@@ -190,4 +191,4 @@ def test_a_hash_stays_what_it_was_and_tells_what_is_run_beside_a_job(
         others.append(replace(job, server=replace(job.server, argv=("iperf3", "-s"))))
     for other in others:
         monkeypatch.setitem(JOBS, name, other)
-        assert job_hash(factors, trial) != KNOWN_HASHES[name]
+        assert hash_of(PlannedJobs, factors, trial) != KNOWN_HASHES[name]

@@ -13,7 +13,7 @@ from labconsole.contracts.crew import BootMark, CrewWanted, HypervisorWord
 from labconsole.engine.crew_measurement import DID_NOT_COME
 from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
 from labconsole.measure.external_timing import Nonce
-from labconsole.model.record.boot import GuestEntry
+from labconsole.model.record.crew_trial import GuestEntry
 from labconsole.platforms.base.guest_shell import LACKS, NO_BUSYBOX
 from labconsole.platforms.base.marks import installed_loop
 from support.hypervisor_cases import BY_DRIVER

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.experiments.boot.record import RECORD as BOOT
+from labconsole.experiments.boot.record import BootRecord
+from labconsole.experiments.flow.record import RECORD as FLOW
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.route.record import RECORD as ROUTE
 from labconsole.measure.statistics.effects import paired_effect
-from labconsole.model.record.boot import BootRecord
-from labconsole.model.record.kinds.boot import KIND as BOOT
-from labconsole.model.record.kinds.flow import KIND as FLOW
-from labconsole.model.record.kinds.job import KIND as JOB
-from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.run import Reason
 from labconsole.report.paper_abstracts import (
     ToolPair,

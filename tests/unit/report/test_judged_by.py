@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.model.record.run import InForce
 from labconsole.model.tolerances import Tolerances
 from labconsole.report.digest import Digest

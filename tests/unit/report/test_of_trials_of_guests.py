@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.model.record.job import JobRecord
-from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.record import JobRecord
 from labconsole.store.open import open_store
 from support.job_records import taken
 

@@ -22,11 +22,11 @@ from labconsole.contracts.report import Finding, Mark, Table
 from labconsole.errors import ConfigError
 from labconsole.experiments.forwarding.units.order_effect import order_effects
 from labconsole.experiments.forwarding.units.results import results
+from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
 from labconsole.measure.curves import CurveData, CurveSpec
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.report import figure_drawing, page
 from labconsole.report.assembly import Report, assemble_report
 from labconsole.report.digest import Digest

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.experiments.measured_kinds import load_measured_kinds
+from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.measure.trend import Resolution, segment
 from labconsole.report.changes import Side

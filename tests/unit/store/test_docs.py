@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from labconsole.measure.recompute.record import examine
-from labconsole.model.plan.file import PlanFile
+from labconsole.model.plan.file import PLAN_FILE
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record import run as record
 from labconsole.model.record.verdict_codes import WEIGHT
@@ -59,7 +59,7 @@ def test_every_tolerance_is_explained_with_its_default():
 
 
 def test_every_key_of_a_plan_is_explained():
-    for name in [*PlanFile.model_fields, *Tolerances.model_fields]:
+    for name in [*PLAN_FILE.model_fields, *Tolerances.model_fields]:
         assert f"`{name}`" in PLANS
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
+from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.kinds.job import KIND as JOB
-from labconsole.model.record.kinds.search import KIND as SEARCH
-from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.search import SEARCH, SearchRecord
 from labconsole.model.record.summary import RunFilter
 from labconsole.store import experiments
 from labconsole.store.experiments import parse_experiment

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from labconsole.errors import StoreError
-from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.search import SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.records import record_text
 from labconsole.store.sql.schema import SCHEMA_VERSION

@@ -20,7 +20,7 @@ from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.search import SEARCH
 from labconsole.model.record.summary import RunFilter
 from labconsole.store.open import open_store
 from labconsole.store.sql.schema import SCHEMA_VERSION, SINCE_4

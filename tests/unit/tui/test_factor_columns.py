@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from textual.app import App
 
-from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
 from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.job.steps import Jobs
@@ -154,7 +153,6 @@ async def test_stored_trials_of_every_kind_tell_what_was_asked_in_columns(size: 
         ]
         store: Any = session.store
         store.experiments = lambda kind, where: [each for each in records if isinstance(each, kind.record)]
-        app.crew_kinds = lambda: GUEST_KIND_VIEWS
         await pilot.press("2", "E")
         await until(pilot, lambda: isinstance(app.screen, StoredTrials))
         await shown(app, pilot, "Stored jobs: 3 of 3", "guests working")

@@ -13,9 +13,9 @@ from textual.widget import Widget
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.experiments.flow.live_view import build_picture as flow_picture
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.route.live_view import build_picture as route_picture
-from labconsole.model.record.flow import FlowRecord
-from labconsole.model.record.route import RouteRecord
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.guests_table import GuestsTable, format_guest_counts
 from labconsole.tui.parts.step_screen import StepScreen, StepSelection

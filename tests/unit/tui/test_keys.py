@@ -8,7 +8,6 @@ import pytest
 from textual.binding import Binding
 from textual.widgets import Input
 
-from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.keymap import DIALOGS, PARTS
 from labconsole.tui.parts.action import HasActions, display_key
@@ -128,7 +127,7 @@ OVERLAYS = {
     "a search or trial": ("Previous", lambda app: StepScreen(app, lambda: StepSelection.of(None))),
     "stored trials of guests": (
         "Curves",
-        lambda app: StoredTrials(app, app.session.store, GUEST_KIND_VIEWS, lambda: 0),
+        lambda app: StoredTrials(app, app.session.store, lambda: 0),
     ),
 }
 

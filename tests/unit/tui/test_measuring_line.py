@@ -187,8 +187,8 @@ async def test_numbers_of_the_trial_before_are_not_called_live() -> None:
 
 
 def test_between_the_trials_of_guests_and_after_the_last_it_is_said_which_of_how_many() -> None:
-    guests: Any = SimpleNamespace(noun="job")
-    plan: Any = SimpleNamespace(name="twenty", grid=False, of_guests=guests, experiments=())
+    guests: Any = SimpleNamespace(kind="job")
+    plan: Any = SimpleNamespace(name="twenty", grid=False, guests=guests, experiments=())
     steps: Any = SimpleNamespace(current=None, asked=2, remaining=[1])
     outcome = SimpleNamespace(taken=0, skipped=0)
     state = ConsoleState(wait_per_trial_s=2.0)

@@ -129,6 +129,14 @@ async def test_such_a_plan_is_shown_run_and_told(toy: Any, size: tuple[int, int]
         assert "plan toys: done; 3 steps of toy done, 0 stored before" in told
 
 
+async def test_steps_that_say_what_they_differ_in_have_columns_for_it(toy: Any):
+    toy.Step.format_factors = lambda self: {"toy": "doll", "number": self.describe().rpartition(" ")[2]}
+    async with console(session) as (app, _, pilot):
+        await pilot.press("4")
+        told = await shown(app, pilot, "toys", "Steps", "number", "found")
+        assert "toy number 2" not in told
+
+
 async def test_what_this_testbed_cannot_be_asked_is_said_beside_it(toy: Any):
     toy.REFUSED = lambda steps: {steps[1].hash: ConfigError("needs a swing", key="toy")}
     toy.GATE.set()

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 from textual.pilot import Pilot
 
-from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
 from labconsole.errors import StoreError
+from labconsole.experiments.job import text as job_text
+from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.parts.table import LineTable
@@ -29,9 +30,11 @@ pytestmark = pytest.mark.asyncio
 def stored(session: FakeSession, app: ConsoleApp, records: list[Any]) -> None:
     store: Any = session.store
     store.experiments = lambda kind, where: [each for each in records if isinstance(each, kind.record)]
-    of = {kind: [each.started_at for each in records if isinstance(each, kind.of.record)] for kind in GUEST_KIND_VIEWS}
-    store.newest_experiments = lambda: {kind.name: max(begun) for kind, begun in of.items() if begun}
-    app.crew_kinds = lambda: GUEST_KIND_VIEWS
+    of = {
+        name: [each.started_at for each in records if isinstance(each, kind.record.record)]
+        for name, kind in guest_kinds().items()
+    }
+    store.newest_experiments = lambda: {name: max(begun) for name, begun in of.items() if begun}
 
 
 async def opened(app: ConsoleApp, pilot: Pilot[int]) -> None:
@@ -141,8 +144,7 @@ async def test_a_fault_in_what_is_summed_up_is_told_and_ends_nothing(monkeypatch
         def broken(records: Any) -> Any:
             raise TypeError("not of this kind")
 
-        shown_kinds = [replace(each, summarize=broken) for each in GUEST_KIND_VIEWS]
-        app.crew_kinds = lambda: shown_kinds
+        monkeypatch.setattr(job_text, "TEXT", replace(job_text.TEXT, summarize=broken))
         await opened(app, pilot)
         await pilot.press("v")
         await shown(app, pilot, "These jobs cannot be summarized: TypeError('not of this kind')")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.cli.text.runs import reason_lines
 from labconsole.model.record.run import Failure
 from labconsole.model.record.verdict_codes import TITLES, WEIGHT, WHAT_TO_DO, depths, title_with_code
 from labconsole.model.tolerances import Tolerances
+from labconsole.report.trial_text import reason_lines
 from labconsole.tui.screens.runs.run_pages import verdict_page
 from labconsole.verdict.reason_tree import FOLLOWS, arrange, weighed
 from labconsole.verdict.reasons import each_place, reason

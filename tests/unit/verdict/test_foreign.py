@@ -16,8 +16,8 @@ from labconsole.engine.check import quiet
 from labconsole.engine.trial.foreign_taps import EVERY_BELOW_PPS, SinkPortHolder, ports_to_watch
 from labconsole.engine.trial.setup import Flow
 from labconsole.errors import AgentError
+from labconsole.experiments.route.record import RouteSinkRecord
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.route import RouteSinkRecord
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.packets.frame import CONTROL, StreamAddresses, classify_frame

@@ -25,13 +25,13 @@ from labconsole.cli.guest_trials import dry_run_guest_trials, narrate_trial, nar
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import print_lines
 from labconsole.cli.session_runner import build_narrator, run_session
-from labconsole.cli.text.guest_kinds import find_kind_view
 from labconsole.cli.text.replay import ReplayScreen, outcome_json, utc_timestamp
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, LabError
+from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
@@ -93,9 +93,8 @@ def _replay(
 
     def tell_step(progress: StepProgress) -> None:
         screen.leave_grid(progress.plan)
-        kind = find_kind_view(progress.plan)
-        if kind is not None:
-            narrate_trial(kind, progress, as_json=args.json)
+        if (guests := progress.plan.guests) is not None:
+            narrate_trial(guest_kinds()[guests.kind], progress, as_json=args.json)
         elif progress.plan.experiments:
             narrate_plugin_step(progress, as_json=args.json)
         else:
@@ -133,8 +132,8 @@ def _replay(
                 status = max(status, narrate_search_outcome(execution.plan, outcome, as_json=args.json))
             if execution.plan.experiments and (outcome.steps.cut or not outcome.cut_short):
                 status = max(status, narrate_plugin_outcome(execution.plan, outcome, as_json=args.json))
-            kind = find_kind_view(execution.plan)
-            if kind is not None:
+            if (guests := execution.plan.guests) is not None:
+                kind = guest_kinds()[guests.kind]
                 status = max(status, narrate_trial_outcome(kind, execution.plan, outcome, as_json=args.json))
         if problem is not None:
             raise problem

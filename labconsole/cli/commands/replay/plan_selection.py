@@ -38,9 +38,9 @@ def limit_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     """The plan with the number of blocks that --set-ups leaves. Raises ConfigError."""
     if args.set_ups is None:
         return plan
-    if plan.of_guests is not None:
-        _refuse_other_than(args.set_ups, plan.of_guests.set_ups, plan.name)
-        return replace(plan, of_guests=replace(plan.of_guests, set_ups=args.set_ups))
+    if plan.guests is not None:
+        _refuse_other_than(args.set_ups, plan.guests.set_ups, plan.name)
+        return replace(plan, guests=replace(plan.guests, set_ups=args.set_ups))
     if plan.set_ups is None:
         raise ConfigError(f"plan {plan.name} has no blocks; give it set_ups", key="--set-ups", value=args.set_ups)
     _refuse_other_than(args.set_ups, plan.set_ups, plan.name)
@@ -64,9 +64,9 @@ def parse_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
             "only valid with one plan: every plan numbers its own points", key="--points", value=args.points
         )
     chosen: set[int] | None = None
-    if args.points is not None and plan.of_guests is not None:
+    if args.points is not None and plan.guests is not None:
         raise ConfigError(
-            f"selects points of traffic, of which a plan of {plan.of_guests.noun}s has none; use --platforms",
+            f"selects points of traffic, of which a plan of {plan.guests.kind}s has none; use --platforms",
             key="--points",
             value=args.points,
         )

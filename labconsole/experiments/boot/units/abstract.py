@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from labconsole.contracts.report import Experiments
 from labconsole.experiments.boot.platform_comparison import MemoryComparison, compare_memory
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.units.starts import build_summary
 from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
-from labconsole.model.record.boot import BootRecord
 from labconsole.report.effect_formatting import format_interval
 from labconsole.report.material import Material
 from labconsole.report.paper_abstracts import (

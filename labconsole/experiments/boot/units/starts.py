@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from labconsole.contracts.report import Figure, Finding, Findings, MethodNote, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.experiments.boot.record import BootRecord
 from labconsole.experiments.boot.summary import (
     BootLines,
     BootPointResult,
@@ -13,7 +14,6 @@ from labconsole.experiments.boot.summary import (
     summarize_boots,
 )
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
-from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_caption, build_mark
 from labconsole.report.effect_formatting import format_ratio

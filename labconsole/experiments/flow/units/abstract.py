@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from labconsole.contracts.report import Experiments
 from labconsole.experiments.flow.bare_host_comparison import WAYS, compare_payloads, is_bare
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.report_data import (
     build_summary,
     describe_missing_result,
@@ -19,7 +20,6 @@ from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, s
 from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.bounded_means import fairness_p
 from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, rise_p
-from labconsole.model.record.flow import FlowRecord
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.material import Material
 from labconsole.report.paper_abstracts import (

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.flow.bare_host_comparison import WAYS, compare_flows
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.report_data import format_set_up_mean
 from labconsole.experiments.flow.summary import BareHostComparison, summarize_flows
-from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import MEGA
 from labconsole.report.formatting import format_number

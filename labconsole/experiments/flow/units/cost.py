@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.experiments.flow.bare_host_comparison import WAYS
 from labconsole.experiments.flow.cost import NOT_RECORDED, unknown_because
+from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.report_data import describe_missing_result
 from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
-from labconsole.model.record.flow import FlowRecord
 from labconsole.report.formatting import format_noun_count
 from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material

@@ -9,6 +9,7 @@ from labconsole.contracts.measured import HELD
 from labconsole.contracts.report import Experiments
 from labconsole.experiments.job.platform_comparison import PlatformComparison, compare_platforms, resolve_programs
 from labconsole.experiments.job.points import PointKey
+from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.report_data import (
     build_summary,
     describe_request,
@@ -17,7 +18,6 @@ from labconsole.experiments.job.report_data import (
     summarize_last,
 )
 from labconsole.experiments.job.summary import LEFT_OUT, IsolationResult, JobsSummary
-from labconsole.model.record.job import JobRecord
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.material import Material
 from labconsole.report.paper_abstracts import (

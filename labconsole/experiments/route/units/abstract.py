@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from labconsole.contracts.report import Experiments
+from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.report_data import build_summary
 from labconsole.experiments.route.route_comparison import RouteComparison
 from labconsole.experiments.route.summary import RoutesSummary, summarize_routes
 from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p
-from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.formatting import format_percent
 from labconsole.report.material import Material

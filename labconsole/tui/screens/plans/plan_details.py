@@ -123,12 +123,12 @@ class PlanDetails(Lines):
         for label, text, tone in describe_steps(plan, execution):
             rows += field(label, text, width, tone)
         rows += field("platforms", ", ".join(plan.platforms), width)
-        if plan.of_guests is None:
+        if plan.guests is None:
             sizes = ", ".join(str(size) for size in distinct(frame.bytes for frame in plan.frames))
             rows += field("sizes", f"{sizes} B", width, "muted")
         if plan.grid:
             rows += field("targets", ", ".join(format_target(target) for target in plan.targets_bps), width, "muted")
-        if plan.of_guests is None:
+        if plan.guests is None:
             rows += field("sources", ", ".join(str(number) for number in plan.sources), width, "muted")
         if plan.backgrounds != ("none",):
             rows += field("2nd guest", ", ".join(plan.backgrounds), width, "muted")
@@ -156,7 +156,7 @@ class PlanDetails(Lines):
                 else "nothing left to do"
             )
             rows += field("takes", text, width, "strong")
-        if plan.of_guests is None:
+        if plan.guests is None:
             disk = f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs"
             rows += field("disk", disk, width, "muted")
         return rows

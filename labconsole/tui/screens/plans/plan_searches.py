@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel
 from textual.widget import Widget
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.step_view import StepState
-from labconsole.model.jobs import JOBS
-from labconsole.model.plan.boots import PlannedBoots
-from labconsole.model.plan.flows import PlannedFlows
-from labconsole.model.plan.jobs import PlannedJobs
-from labconsole.model.plan.plan import Plan, PlannedOfGuests
-from labconsole.model.plan.routes import PlannedRoutes, format_target_pps
+from labconsole.model.plan.crews import PlannedCrews
+from labconsole.model.plan.guest_kind import guest_kinds
+from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import format_duration, format_rounded
 from labconsole.tui.console.plan_text import step_noun
 
@@ -22,14 +21,8 @@ DetailLine = tuple[str, str, str]
 
 def describe_steps(plan: Plan, execution: PlanExecution | None) -> list[DetailLine]:
     """Describe the searches or the work of guests, and what is left of it. Empty for a plan of a grid alone."""
-    if plan.jobs is not None:
-        lines = _describe_jobs(plan.jobs)
-    elif plan.boots is not None:
-        lines = _describe_boots(plan.boots)
-    elif plan.flows is not None:
-        lines = _describe_flows(plan.flows)
-    elif plan.routes is not None:
-        lines = _describe_routes(plan.routes)
+    if plan.guests is not None:
+        lines = [*((label, text, "") for label, text in plan.guests.describe()), ("", _format_trials(plan.guests), "")]
     elif plan.search is not None:
         searches = len(plan.searches)
         places = f"{format_rounded(searches)} configuration{'s' if searches != 1 else ''}"
@@ -57,8 +50,9 @@ def describe_steps(plan: Plan, execution: PlanExecution | None) -> list[DetailLi
 
 def make_room(right: Widget, plan: Plan | None) -> None:
     """Set the classes that lay the screen out for a grid, searches and guests."""
-    right.set_class(plan is not None and plan.of_guests is not None, "-jobs")
-    right.set_class(plan is not None and (plan.flows or plan.routes) is not None, "-flows")
+    guests = None if plan is None else plan.guests
+    right.set_class(guests is not None, "-jobs")
+    right.set_class(guests is not None and guest_kinds()[guests.kind].over_time, "-flows")
     right.set_class(plan is not None and plan.step_count > 0, "-searches")
     right.set_class(plan is not None and not plan.grid, "-no-grid")
 
@@ -69,46 +63,7 @@ def _format_factors(factors: BaseModel) -> str:
     return f", {text}" if text else ""
 
 
-def _describe_jobs(jobs: PlannedJobs) -> list[DetailLine]:
-    factors = jobs.factors
-    each = ", ".join(JOBS[wish.job].words(wish.effective_size) for wish in factors.jobs)
-    guests = ", ".join(str(number) for number in factors.guests)
-    return [
-        ("jobs", each, ""),
-        ("guests", f"{guests}; working {', '.join(factors.working)}; cpu {', '.join(factors.cpu)}", ""),
-        ("", _format_trial_count(jobs), ""),
-    ]
-
-
-def _describe_boots(boots: PlannedBoots) -> list[DetailLine]:
-    guests = ", ".join(str(number) for number in boots.factors.guests)
-    return [
-        ("starts", f"of {guests} guests; {', '.join(boots.factors.start)}", ""),
-        ("", _format_trial_count(boots), ""),
-    ]
-
-
-def _describe_flows(flows: PlannedFlows) -> list[DetailLine]:
-    factors = flows.factors
-    guests = ", ".join(str(number) for number in factors.guests)
-    return [
-        ("flows", f"out of {guests} guests for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}", ""),
-        ("", _format_trial_count(flows), ""),
-    ]
-
-
-def _describe_routes(routes: PlannedRoutes) -> list[DetailLine]:
-    factors = routes.factors
-    guests, many = (", ".join(map(str, each)) for each in (factors.guests, factors.routes))
-    sent = ", ".join(map(format_target_pps, factors.targets))
-    return [
-        ("routers", f"{guests} at once for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}", ""),
-        ("routes", f"{many} in each; {sent} of {', '.join(map(str, factors.frame_sizes))} B", ""),
-        ("", _format_trial_count(routes), ""),
-    ]
-
-
-def _format_trial_count(guests: PlannedOfGuests) -> str:
+def _format_trials(guests: PlannedCrews[Any, Any]) -> str:
     trials, points = len(guests.trials), len(guests.points)
     often = f"{guests.set_ups} set-up{'s' if guests.set_ups > 1 else ''}, {guests.repetitions} in each"
     many = f"{format_rounded(trials)} trial{'s' if trials != 1 else ''}"

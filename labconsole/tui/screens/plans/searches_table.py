@@ -11,6 +11,8 @@ from textual.message import Message
 from labconsole.engine.crew_step import CrewStep
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.experiments.kinds import PluginStep
+from labconsole.model.plan.guest_kind import GuestKind, guest_kinds
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
 from labconsole.text.cells import fit_parts, format_rounded, safe
@@ -32,25 +34,10 @@ LOOKS = {
 DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 """Look by a trial's verdict: the trial is stored, and enters no mean."""
 
-RESULT_TITLES = {
-    "job": "time",
-    "boot": "all up after, memory",
-    "flow": "Mbit/s in all, by guest",
-    "route": "packets/s at the sink",
-}
-"""Column titles for the results of trials of guests."""
-
 LEAST_FOUND, MOST_FOUND = 26, 90
 """Width of the result of a trial, in cells."""
 
-TITLES = {
-    "search": "Searches",
-    "step": "Steps",
-    "job": "Jobs",
-    "boot": "Starts of guests",
-    "flow": "Flows out of guests",
-    "route": "Routers",
-}
+TITLES = {"search": "Searches", "step": "Steps"}
 
 
 def _verdict(seen: StepView) -> Verdict | None:
@@ -114,27 +101,32 @@ class SearchesTable(FactorTable):
             self._of, self._widest = steps, widest
             self._tell_apart(steps or [])
         self._cells.clear()
-        self.border_title = TITLES[self._noun]
+        self.border_title = TITLES[self._noun] if self._guests is None else self._guests.title
         self.paint()
 
     @property
     def _noun(self) -> str:
         return "search" if self._execution is None else step_noun(self._execution.plan)
 
+    @property
+    def _guests(self) -> GuestKind | None:
+        """The kind of the plan's trials of guests, or None if it has none."""
+        guests = None if self._execution is None else self._execution.plan.guests
+        return None if guests is None else guest_kinds()[guests.kind]
+
     def columns(self) -> tuple[Column, ...]:
-        if self._noun in RESULT_TITLES and self.factors:
+        if self.factors:
             return super().columns()
         return self.COLUMNS if self._noun == "search" else self.OF_OTHERS
 
     def _tell_apart(self, steps: list[StepView]) -> None:
         """Find columns for the factors of guests, once for all of a plan's trials."""
-        factors = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
+        factors = [each.step.format_factors() for each in steps if isinstance(each.step, CrewStep | PluginStep)]
         self.factors = {}
-        if factors and len(factors) == len(steps):
+        if factors and all(factors) and len(factors) == len(steps):
             self.factors = dict(enumerate(factors))
-            found = Column(
-                "found", RESULT_TITLES.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND
-            )
+            title = "found" if self._guests is None else self._guests.result_title
+            found = Column("found", title, LEAST_FOUND, right=False, grow_to=MOST_FOUND)
             columns = (Column("state", "", 1, right=False), *factor_columns(factors), found)
             self.take_columns(columns, min(MOST_FOUND, self._widest))
 

@@ -1,8 +1,0 @@
-"""Boot trials over the occasions of plans, and where they change; figure and tables."""
-
-from __future__ import annotations
-
-from labconsole.experiments.boot.measured import MEASURED
-from labconsole.report.trend_units import build_trend_units
-
-UNITS = build_trend_units(MEASURED, place=152)
