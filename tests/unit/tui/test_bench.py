@@ -253,7 +253,7 @@ async def test_who_holds_the_testbed_is_said_and_it_is_taken_over_only_after_a_q
 
     async with console(held) as (app, session, pilot):
         await settle(app, pilot)
-        assert "held by eva@desk" in text(app)
+        assert "leased by eva@desk" in text(app)
         assert session.looks == []  # looking would disturb her
         for answer, requests in (("n", 1), ("y", 3)):
             await pilot.press("r")
