@@ -179,8 +179,8 @@ def test_a_folder_is_a_kind_of_guests(copy: Copy) -> None:
     assert "--for S" in own.out and "The nap key of a plan does the same" in " ".join(own.out.split())
     assert "soft hard" in completion.out
     assert dry.out.splitlines()[0] == "nap lxc: 3 guests in a soft bed"
-    assert "1 of 1 naps to take" in dry.out and "as long as they are to sleep" in dry.out
-    assert planned.out.count("nap lxc: 2 guests in a") == 6 and "siesta: 6 of 6 naps to take" in planned.out
+    assert "1 of 1 naps to measure" in dry.out and "for the requested time asleep" in dry.out
+    assert planned.out.count("nap lxc: 2 guests in a") == 6 and "siesta: 6 of 6 naps to measure" in planned.out
     assert (short.status, short.err.split(": ")[1]) == (2, "--for")
     assert "cannot be combined with nap: a plan has frames to forward or guests that sleep" in both.err
     assert "nap: is empty; allowed: guests, bed, for_s, memory_mib" in empty.err
@@ -204,7 +204,7 @@ def test_its_trials_are_taken_shown_reported_and_verified(copy: Copy) -> None:
         f"report --out report {store}",
         f"verify {store}",
     )
-    assert "0 of 6 naps to take (6 stored already)" in planned.out
+    assert "0 of 6 naps to measure (6 already stored)" in planned.out
     assert listed.out.count("guests in a soft bed: 3.0 s, valid") == 3
     assert json.loads(summed.out) == {"naps_summary": {"longest_s": [3.0] * 6}}
     record = json.loads(shown.out.splitlines()[0])["nap"]
