@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from labconsole.agent.capture_dir import CaptureFile
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import children, linux
-from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.proc_files import read_text
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import WireError
 

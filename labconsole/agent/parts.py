@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.handlers import Operation, find_operations
+from labconsole.agent.operations import Operation, find_operations
 from labconsole.agent.pipes import Notice, Outlet
 from labconsole.wire.codec import WireError
 

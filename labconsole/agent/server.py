@@ -15,7 +15,7 @@ import traceback
 from typing import Any, Dict, List, Optional, Set
 
 from labconsole.agent.keeper import ENDING, UndoJournal
-from labconsole.agent.operations.handlers import find_operations, handles
+from labconsole.agent.operations import find_operations, handles
 from labconsole.agent.parts import Parts
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.wire import codec

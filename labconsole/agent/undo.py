@@ -70,9 +70,9 @@ def _pktgen(entry: Entry) -> None:
 
 
 def _port_features(entry: Entry) -> None:
-    from labconsole.network import port_features
+    from labconsole.network import nic_features
 
-    left = port_features.put_back(entry["features"])
+    left = nic_features.put_back(entry["features"])
     if left:
         raise OSError("not as before: %s" % left)
 
@@ -159,7 +159,7 @@ AGENT_UNDO_ACTIONS: Dict[str, Callable[[Entry], None]] = {
 
 _IMPORTS = {
     "pktgen": ("labconsole.agent.sending.pktgen_files",),
-    "port_features": ("labconsole.network.port_features",),
+    "port_features": ("labconsole.network.nic_features",),
     STARTED_GUEST: ("labconsole.agent.processes.children",),
 }
 """The modules that undoing these imports."""

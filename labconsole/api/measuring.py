@@ -1,26 +1,81 @@
-"""Measuring from Python: one design point now, or the missing trials of plans. Async and blocking."""
+"""Measuring from Python: sessions, and one design point now or the missing trials of plans. Async and blocking."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from labconsole.api.design_point_parser import parse_design_point, refuse_unknown
 from labconsole.api.plan_files import exclusive_replay, refuse_twice
-from labconsole.api.session import connected, run_in_own_loop
 from labconsole.api.testbed import open_session
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, Progress
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.errors import ConfigError
+from labconsole.engine.live.events import NodeState
+from labconsole.engine.testbed import Testbed
+from labconsole.errors import ConfigError, NodeUnreachable
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import build_occasion_plan
+from labconsole.model.plan.plan import build_occasion_plan
 from labconsole.model.record.run import RunRecord
 from labconsole.model.yaml_file import locate_errors
 from labconsole.store.open import open_store
+from labconsole.store.writing import RunStore
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+# A session with connected nodes, and a separate event loop for callers without one or with a running one.
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def connected(session: Testbed[RunStore], nodes: Sequence[str]) -> AsyncIterator[None]:
+    """Connect to these nodes and close everything afterwards. Raises NodeUnreachable, naming every unreachable node."""
+    try:
+        await session.connect(list(nodes))
+        failed = [name for name in nodes if session.telemetry.nodes[name].state is not NodeState.CONNECTED]
+        if failed:
+            reasons = "; ".join(f"{name}: {session.telemetry.nodes[name].message}" for name in failed[1:])
+            first = NodeUnreachable(failed[0], session.telemetry.nodes[failed[0]].message)
+            raise NodeUnreachable(failed[0], first.message + (f"; {reasons}" if reasons else ""))
+        yield
+    finally:
+        await session.close()
+
+
+def run_in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
+    """Return the coroutine's result. It runs in a thread, because a notebook has a loop that runs already.
+
+    An interrupt cancels it, so that everything is undone on the nodes, and is raised then.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work())
+
+    def body() -> T:
+        asyncio.set_event_loop(loop)
+        try:
+            return loop.run_until_complete(task)
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    with ThreadPoolExecutor(1, "labconsole") as thread:
+        future = thread.submit(body)
+        try:
+            return future.result()
+        except BaseException:
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
 
 
 def load_testbed(hosts: str | Path = "hosts.yaml") -> Inventory:

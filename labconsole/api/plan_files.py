@@ -1,4 +1,4 @@
-"""Plans that a command line selects by their files."""
+"""Plans that a command line selects by their files, and the names under which a plan is stored."""
 
 from __future__ import annotations
 
@@ -6,13 +6,50 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labconsole.errors import ConfigError, StoreHeld
 from labconsole.model.identity import operator_name
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plan import AT, Plan
 from labconsole.store.writing import RunStore
+
+if TYPE_CHECKING:
+    from labconsole.model.record.summary import RunFilter
+
+
+# -- names of stored plans ---------------------------------------------------------------------------------------------
+# The names under which a plan is stored.
+
+
+def find_names_like(word: str, store: RunStore) -> list[str]:
+    """The word, or the names of plans and occasions that match it as a pattern, such as ``nightly@main-*``."""
+    from labconsole.model.record.summary import RunFilter
+
+    if not set(word) & set("*?["):
+        return [word]
+    return sorted(name for name in _all_names(store, RunFilter()) if fnmatchcase(name, word))
+
+
+def find_names_of_plan(plan_name: str, store: RunStore, where: RunFilter) -> list[str]:
+    """The plan's own name, and those of its occasions, if there are stored trials of them."""
+    names = _all_names(store, where)
+    return sorted(name for name in names if plan_name in (name, name.rpartition(AT)[0]))
+
+
+def _all_names(store: RunStore, where: RunFilter) -> set[str]:
+    from labconsole.model.record.kind import record_kinds
+
+    names = {run.plan_name for run in store.list(where)}
+    for kind in record_kinds().values():
+        names |= {kind.columns(record).plan_name for record in store.experiments(kind, where)}
+    return {name for name in names if name}
+
+
+# -- plan files --------------------------------------------------------------------------------------------------------
+# Plans that a command line selects by their files.
 
 
 def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
@@ -34,7 +71,7 @@ def load_plan_on_occasion(path: Path, occasion: str | None, hosts: Path | None) 
     """
     from labconsole.model.inventory import DEFAULT_INVENTORY, load_inventory
     from labconsole.model.plan.loader import load_plan
-    from labconsole.model.plan.occasions import build_occasion_plan
+    from labconsole.model.plan.plan import build_occasion_plan
 
     place = hosts if hosts is not None else DEFAULT_INVENTORY if DEFAULT_INVENTORY.exists() else None
     plan = load_plan(path)

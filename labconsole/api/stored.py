@@ -7,20 +7,79 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from labconsole.api.data_frames import build_runs_frame, build_table_frame
+from labconsole.contracts.report import Table
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.query import QueryError, parse_query
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import Report
 from labconsole.report.changes import Changes
-from labconsole.store.exporting import ChosenRuns
+from labconsole.store.exporting import COLUMNS, ChosenRuns, Kind, row_values
 from labconsole.store.open import open_store as open_run_store
 from labconsole.store.writing import RunStore
 from labconsole.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# -- data frames -------------------------------------------------------------------------------------------------------
+# Runs and tables as pandas data frames, with types that represent unknown values.
+
+MORE: Final[dict[str, Kind]] = {
+    "forwarding_pps": "real",
+    "forwarding_bps": "real",
+    "offered_packets": "integer",
+    "source_lost_packets": "integer",
+    "uut_lost_packets": "integer",
+    "sink_lost_packets": "integer",
+    "late_packets": "integer",
+    "set_up": "text",
+    "block": "integer",
+    "attempt": "integer",
+    "uut_kernel": "text",
+    "hypervisor": "text",
+    "boot_id": "text",
+    "method": "integer",
+    "format": "integer",
+}
+"""Columns of a frame of runs in addition to those of an export."""
+
+DTYPES: Final[dict[Kind, str]] = {
+    "text": "string",
+    "integer": "Int64",
+    "real": "Float64",
+    "boolean": "boolean",
+    "time": "datetime64[us, UTC]",
+}
+
+
+def build_runs_frame(runs: Sequence[RunSummary]) -> pd.DataFrame:
+    """A frame of these runs. ``runs``: oldest first."""
+    import pandas as pd
+
+    rows = [row_values(run) | {name: getattr(run, name, None) for name in MORE} for run in runs]
+    columns = {}
+    for name, kind in (COLUMNS | MORE).items():
+        values = [row[name] for row in rows]
+        if name == "reason_codes":
+            values = [";".join(codes) for codes in values]
+        if kind == "time":
+            times = pd.to_datetime(pd.Series(values, dtype="string"), utc=True, format="ISO8601")
+            columns[name] = times.astype(DTYPES[kind])
+        else:
+            columns[name] = pd.Series(values, dtype=DTYPES[kind])
+    return pd.DataFrame(columns).set_index("run_id")
+
+
+def build_table_frame(table: Table) -> pd.DataFrame:
+    """A table's exact values, under the column names of its CSV."""
+    import pandas as pd
+
+    return pd.DataFrame([list(row) for row in table.rows], columns=list(table.columns)).convert_dtypes()
+
+
+# -- stores ------------------------------------------------------------------------------------------------------------
 
 PLACE: Final = "the store"
 
@@ -180,7 +239,7 @@ def compare(
     before: str, after: str, *, store: str | Path | None = None, where: str = "", margin: str | None = None
 ) -> ComparedSides:
     """The comparison of `labconsole compare` for two sides (docs/compare.md). Raises ConfigError and StoreError."""
-    from labconsole.api.comparison_sides import compare_sides
+    from labconsole.api.comparisons import compare_sides
 
     place = None if store is None else str(store)
     return ComparedSides(compare_sides(before, after, place, where.split(), margin, on_unreadable=_warn))

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
-from labconsole.engine.calibration.offer import CalibrationMeans
+from labconsole.engine.calibration import CalibrationMeans
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import ConfigError, LabSetupError, StoreError
 from labconsole.experiments.kinds import kinds
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
 from labconsole.platforms.loading import build_driver, guest_processes
-from labconsole.store.lazy_store import LazyStore
-from labconsole.store.open import open_store
+from labconsole.store.open import LazyStore, open_store
 
 if TYPE_CHECKING:
     from labconsole.store.writing import RunStore

@@ -1,11 +1,4 @@
-"""One .tar.gz of files with a manifest of their hashes.
-
-The same files always give the same bytes, and an archive is read as untrusted input.
-
-Unpacking accepts only plain files below one directory, bounded in number and size, and writes only to a directory that
-the reader chose. Python's own tar filters bound neither. Names from a manifest are opened only through ``Unpacked``,
-which knows the files that the archive contained: a name in a manifest is text, not a path.
-"""
+"""One .tar.gz of files with a manifest of their hashes, and how differences from it are reported."""
 
 from __future__ import annotations
 
@@ -21,9 +14,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from labconsole.bundle.differences import Differences
 from labconsole.errors import StoreError
-from labconsole.store.untrusted_json import parse_json
+from labconsole.store.records import parse_json
+
+# -- differences -------------------------------------------------------------------------------------------------------
+# Differences, reported one by one up to a limit: a crafted bundle may have any number of them.
+
+Tell = Callable[[str], None]
+"""Called with each difference, as a sentence that begins with its place."""
+
+MAX_DIFFERENCES = 500
+"""The number of differences reported one by one; the rest are only counted."""
+
+MAX_SENTENCE_CHARACTERS = 2000
+
+
+class Differences:
+    """Counts differences and reports the first ``MAX_DIFFERENCES`` of them. Call it with a sentence, as a ``Tell``."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.count = 0
+        self._tell = tell
+
+    def __call__(self, sentence: str) -> None:
+        self.count += 1
+        if self.count <= MAX_DIFFERENCES:
+            self._tell(cut(sentence))
+
+    def end(self) -> None:
+        """Report how many more there are."""
+        if self.count > MAX_DIFFERENCES:
+            self._tell(f"{self.count - MAX_DIFFERENCES} more differences are not listed")
+
+
+def cut(sentence: str) -> str:
+    """A sentence, shortened to a readable length."""
+    return sentence if len(sentence) <= MAX_SENTENCE_CHARACTERS else sentence[: MAX_SENTENCE_CHARACTERS - 1] + "…"
+
+
+# -- archive -----------------------------------------------------------------------------------------------------------
+# One .tar.gz of files with a manifest of their hashes.
+#
+# The same files always give the same bytes, and an archive is read as untrusted input.
+#
+# Unpacking accepts only plain files below one directory, bounded in number and size, and writes only to a directory
+# that the reader chose. Python's own tar filters bound neither. Names from a manifest are opened only through
+# ``Unpacked``, which knows the files that the archive contained: a name in a manifest is text, not a path.
 
 TOP = "labconsole-bundle"
 MANIFEST = "manifest.json"

@@ -9,14 +9,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 from labconsole.experiments.kinds import find_recompute, find_unjudged
-from labconsole.experiments.search.plausibility import RunHead, find_implausible, head_of
-from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
+from labconsole.experiments.search.verify import Counts, RunHead, counts_of, find_implausible, head_of, recompute_search
 from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.kind import ExperimentColumns, RecordKind
+from labconsole.model.record.kind import CrewTrialRef, ExperimentColumns, RecordKind
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary

@@ -24,11 +24,10 @@ from labconsole.measure.admission import place_of
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import build_occasion_plans
+from labconsole.model.plan.plan import build_occasion_plans
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.kind import RecordKind
-from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.note import exported, plan_notes
+from labconsole.model.record.annotations import exported, plan_notes
+from labconsole.model.record.kind import RecordKind, record_kinds
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.yaml_file import read_text

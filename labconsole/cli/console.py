@@ -1,7 +1,8 @@
-"""Opens the console on an inventory, for the commands that need it. Importing this takes no time."""
+"""Opens the console on an inventory, or without one for the first start. Importing this takes no time."""
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from labconsole.model.query import Query
     from labconsole.report.trends import PlanTrends
     from labconsole.store.writing import RunStore
+
+
+# -- console -----------------------------------------------------------------------------------------------------------
+# Opens the console on an inventory, for the commands that need it. Importing this takes no time.
 
 
 def require_terminal(command: str, instead: str) -> None:
@@ -49,13 +54,38 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
 def open_console_session(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
     """Called once the first frame is on screen: importing the engine and the database takes longer than using them."""
     from labconsole.api.testbed import open_session
-    from labconsole.store.lazy_store import LazyStore
+    from labconsole.store.open import LazyStore
 
     return open_session(inventory, LazyStore(store_url), read_only=read_only)
 
 
 def load_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
     """Trends of a plan over its occasions, as `labconsole trend` computes them."""
-    from labconsole.api.trends import read_trends
+    from labconsole.api.comparisons import read_trends
 
     return read_trends(plan, query, store)
+
+
+# -- first start -------------------------------------------------------------------------------------------------------
+# The first start without a hosts.yaml: the console guides the user to a testbed, and continues with it.
+
+
+def run_first_start(hosts: Path, store: str | None) -> int:
+    """Run the console without a testbed; it writes ``hosts``. Returns the exit status, unless a demo takes over."""
+    from labconsole.api.discovery import leased_nodes
+    from labconsole.tui.app import run_console
+    from labconsole.tui.console.first_start import FirstStart
+
+    def session(written: Path) -> SessionLike:
+        from labconsole.model.inventory import load_inventory
+
+        return open_console_session(load_inventory(written), store)
+
+    return run_console(None, load_trends, first=FirstStart(hosts, leased_nodes, session, partial(_demo, store)))
+
+
+def _demo(store: str | None) -> int:
+    """Run the demo in place of this process."""
+    sys.stdout.flush()
+    where = [] if store is None else ["--store", store]
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "labconsole", "demo", *where])

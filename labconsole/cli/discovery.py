@@ -12,7 +12,7 @@ from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult
-    from labconsole.engine.discovery.ports import ExcludedPort, Port
+    from labconsole.engine.discovery.probing import ExcludedPort, Port
 
 
 def discover(args: argparse.Namespace) -> int:
@@ -47,23 +47,23 @@ def discover(args: argparse.Namespace) -> int:
 
 async def _discover_testbed(args: argparse.Namespace, request: DiscoveryRequest) -> DiscoveryResult | None:
     from labconsole.api.discovery import leased_nodes
-    from labconsole.engine.discovery import report
+    from labconsole.engine.discovery import discovery
     from labconsole.engine.discovery.discovery import discover_testbed
     from labconsole.engine.discovery.probing import ignore_progress
 
     async def agreed(ports: Sequence[Port], alone: Sequence[ExcludedPort]) -> bool:
-        _say(args, report.describe_ports(ports, alone))
+        _say(args, discovery.describe_ports(ports, alone))
         if not ports and args.json:
-            print_json_line(report.build_excluded_ports_json(alone))
-        return bool(ports) and await _ask_agreement_waiting(args, report.format_question(ports))
+            print_json_line(discovery.build_excluded_ports_json(alone))
+        return bool(ports) and await _ask_agreement_waiting(args, discovery.format_question(ports))
 
     found = await discover_testbed(request, leased_nodes, agreed, ignore_progress)
     if found is not None:
         for sentence in found.not_undone:
             print_error(f"not restored: {sentence}")
         if args.json:
-            print_json_line(report.to_json(found))
-        _say(args, report.describe_findings(found.wiring, found.proposal))
+            print_json_line(discovery.to_json(found))
+        _say(args, discovery.describe_findings(found.wiring, found.proposal))
     return found
 
 

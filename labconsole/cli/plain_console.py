@@ -15,8 +15,7 @@ from pathlib import Path
 
 from labconsole.cli.session_runner import read_typed_lines
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_view import StepState
+from labconsole.engine.execution.progress import ExecutionStatus, StepState
 from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld, LeaseTaken
@@ -28,9 +27,8 @@ from labconsole.text.sanitize import sanitize
 from labconsole.tui.console import clock, form
 from labconsole.tui.console.current_measurement import build_current_measurement
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.plan_text import describe_ending, format_extent
+from labconsole.tui.console.plan_text import describe_ending, format_extent, trial_lines
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
-from labconsole.tui.console.step_text import trial_lines
 
 RUNS_LISTED = 10
 WATCH_EVERY_S = 0.5

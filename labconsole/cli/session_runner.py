@@ -1,4 +1,4 @@
-"""Shared parts of the commands that measure: running a session, and narrating its events on stderr."""
+"""Shared parts of the commands that measure: a dry run's store, running a session, narrating its events on stderr."""
 
 from __future__ import annotations
 
@@ -8,19 +8,38 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from labconsole.api.session import connected
+from labconsole.api.measuring import connected
 from labconsole.cli.output import print_error, print_json_line, print_lines, print_progress
-from labconsole.engine.dry_run import set_up_commands, set_ups
 from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice, PhaseChanged, TrialStarted
 from labconsole.engine.testbed import Testbed
+from labconsole.engine.trial.platform import set_up_commands, set_ups
 from labconsole.errors import Aborted, LeaseHeld
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.platforms.loading import build_driver
+from labconsole.store.location import would_create
 from labconsole.store.writing import RunStore
+
+# -- dry run store -----------------------------------------------------------------------------------------------------
+# The store that a dry run reads: the real one, or a temporary empty one if there is none yet.
+
+
+def find_dry_run_store(opened: ExitStack, place: str | None) -> tuple[str | None, bool]:
+    """Where to look, and whether that may be written to. ``opened`` removes what is made for it.
+
+    A dry run makes nothing, and changes nothing. Raises StoreError.
+    """
+    if not would_create(place):
+        return place, False
+    return str(Path(opened.enter_context(TemporaryDirectory())) / "runs.sqlite"), True
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
 
 
 def show_set_ups(requests: Iterable[DesignPoint], inventory: Inventory, *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from labconsole.contracts.driver import Ask, Attest, Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
 from labconsole.measure.external_timing import Nonce
 from labconsole.model.inventory import Stream
-from labconsole.model.record.crew_trial import EmptyJobs, GuestEntry
+from labconsole.model.record.kind import EmptyJobs, GuestEntry
 from labconsole.model.record.run import SetUp
 
 

@@ -17,9 +17,8 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.environment import Environment
 from labconsole.model.record.kind import R, RecordKind
-from labconsole.model.record.run import PlanRef, RunRecord, Status
+from labconsole.model.record.run import Environment, PlanRef, RunRecord, Status
 from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.marks import TimeMark

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from labconsole.measure.groups import SIDES
-from labconsole.measure.statistics.loss_interval import is_loss_known
+from labconsole.measure.statistics.bounded_means import is_loss_known
 from labconsole.model.design_point import FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Fixed, RunRecord

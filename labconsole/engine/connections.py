@@ -22,8 +22,7 @@ from labconsole.engine.live.events import Event, Listener
 from labconsole.engine.live.observed_trial import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.engine.trial.second_guest import check_background, check_reference
-from labconsole.engine.trial.setup import TrialSettings
-from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.setup import TrialSettings, check_mtu
 from labconsole.errors import MeasurementError, NodeUnreachable, OnlyWatches
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import operator_name

@@ -30,19 +30,17 @@ from labconsole.contracts.crew import (
 )
 from labconsole.contracts.driver import Driver, DriverFor
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.deferred_cleanup import DeferredCleanup
-from labconsole.engine.links import LinkPool
+from labconsole.engine.links import DeferredCleanup, LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
-from labconsole.engine.trial.saving import node_facts
+from labconsole.engine.trial.recorder import node_facts
 from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent, TooLittleMemory
 from labconsole.model.cpus import cpu_set
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory, Stream
-from labconsole.model.record.environment import Environment
-from labconsole.model.record.run import SetUp
+from labconsole.model.record.run import Environment, SetUp
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Address
-from labconsole.verdict.node_settings import add_settings
+from labconsole.verdict.changes import add_settings
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.counters import CountersSampled, StartCounters
 from labconsole.wire.execution import Execute

@@ -16,16 +16,14 @@ from pydantic import ValidationError
 from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_attempt import CrewAttempt
-from labconsole.engine.crew_measurement import NOT_SET_UP, build_empty_observations, start_crew
+from labconsole.engine.crew_measurement import NOT_SET_UP, CrewAttempt, build_empty_observations, start_crew
 from labconsole.errors import Aborted, GuestLacks, LabError, MeasurementError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
 from labconsole.model.plan.execution_options import Retry
-from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.kind import ExperimentRecord, RecordKind
+from labconsole.model.record.kind import CrewTrialRef, ExperimentRecord, RecordKind
 from labconsole.model.record.run import Figures, InForce, Reason, Verdict
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.strict_model import StrictModel

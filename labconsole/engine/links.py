@@ -1,4 +1,4 @@
-"""The links to a testbed's nodes: connected concurrently, watched, and re-established with back-off when lost."""
+"""The links to a testbed's nodes, concurrent requests over them, and the clean-up that a lost node prevented."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
-from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice
 from labconsole.engine.live.history import RecordedLink
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.errors import LabError, NodeUnreachable
+from labconsole.errors import LabError, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.envelope import NodeVersions, node_versions
 from labconsole.wire.counters import CountersSampled, StartCounters
@@ -24,6 +24,34 @@ from labconsole.wire.links import LinksChanged, ReadLinks
 from labconsole.wire.message import AgentEvent
 from labconsole.wire.processors import ProcessorsSampled
 from labconsole.wire.session import AgentNotice, OnlyWatch
+
+# -- concurrent requests -----------------------------------------------------------------------------------------------
+# Run several requests to nodes concurrently, each of them to its end.
+
+
+async def run_concurrently(jobs: Iterable[Awaitable[object]]) -> None:
+    """Run the jobs concurrently; raise the first LabError, but only after every job has ended.
+
+    A plain task group would cancel the other jobs at the first error, possibly while a node starts something that
+    nothing would stop afterwards.
+    """
+    errors: list[LabError] = []
+
+    async def to_the_end(job: Awaitable[object]) -> None:
+        try:
+            await job
+        except LabError as exc:
+            errors.append(exc)
+
+    async with asyncio.TaskGroup() as group:
+        for job in jobs:
+            group.create_task(to_the_end(job))
+    if errors:
+        raise errors[0]
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+# The links to a testbed's nodes: connected concurrently, watched, and re-established with back-off when lost.
 
 log = logging.getLogger("labconsole.engine")
 
@@ -247,3 +275,41 @@ class LinkPool:
         elif self._notices[node] == MAX_NOTICES + 1:
             words = f"sent more than {MAX_NOTICES} notices; further ones are not shown"
             self._emit(Notice(severity="warning", message=words, node=node))
+
+
+# -- deferred cleanup --------------------------------------------------------------------------------------------------
+# Clean-up that a lost UUT prevented: its agent undid its own changes, but a hypervisor keeps guests running.
+
+
+class Restorable(Protocol):
+    """The part of a driver that undoes what it did."""
+
+    async def restore(self, uut: AgentLink) -> None: ...
+
+
+class DeferredCleanup:
+    """Drivers that have something to undo as soon as the UUT is back."""
+
+    def __init__(self, inventory: Inventory, pool: LinkPool, emit: Callable[[Event], None]) -> None:
+        self._inventory, self._pool, self._emit = inventory, pool, emit
+        self._drivers: list[Restorable] = []
+
+    def defer(self, driver: Restorable) -> None:
+        """Note the driver if its guests outlive the agent; otherwise nothing is left to undo."""
+        if getattr(driver, "outlives_agent", False):  # a plug-in driver may lack the attribute
+            self._drivers.append(driver)
+
+    async def settle(self, *more: Restorable) -> None:
+        """Restore noted drivers and ``more``. What cannot be undone is reported."""
+        drivers, self._drivers = [*self._drivers, *more], []
+        link = self._pool.links.get(self._inventory.uut)
+        for driver in drivers:
+            if link is None:
+                self.defer(driver)
+                continue
+            try:
+                await driver.restore(link)
+            except NodeLost:
+                self.defer(driver)
+            except NodeError as exc:
+                self._emit(Notice(severity="warning", message=f"restoring the platform: {exc.message}", node=link.name))

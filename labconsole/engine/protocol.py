@@ -15,15 +15,13 @@ from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.query import Query
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.annotations import RunNote
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.summary import Page, RunSummary
-from labconsole.model.sorting import Sorting
+from labconsole.model.record.summary import Page, RunSummary, Sorting
 
 if TYPE_CHECKING:
     from labconsole.contracts.experiment import Step, StepRecord
-    from labconsole.engine.calibration.calibration import OnProgress
-    from labconsole.engine.calibration.offer import CalibrationOffer
+    from labconsole.engine.calibration import CalibrationOffer, OnProgress
     from labconsole.engine.check.result import CheckResult, OnResult
     from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import Outcome

@@ -17,14 +17,13 @@ from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import Connect
 from labconsole.engine.connections import ConnectedTestbed, StoreT
 from labconsole.engine.crew_stage import CrewStage
+from labconsole.engine.leases import TrialAnnouncer
 from labconsole.engine.live.events import GuestTrialStarted, Notice, Phase, PhaseChanged
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.engine.trial.recorder import TrialRecorder
-from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.engine.trial.second_guest import second_guest_setup
-from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.setup import Take, TrialRequest, check_mtu
 from labconsole.engine.trial.trial import Trial
-from labconsole.engine.trial_announcer import TrialAnnouncer
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id

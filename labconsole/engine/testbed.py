@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Experiment, Step, StepRecord
-from labconsole.engine.calibration.calibration import OnProgress, calibrate
-from labconsole.engine.calibration.offer import (
+from labconsole.engine.calibration import (
     CalibrationMeans,
     CalibrationOffer,
+    OnProgress,
     add_bypass,
+    calibrate,
     calibration_offer,
     calibration_request,
 )
@@ -24,7 +25,7 @@ from labconsole.engine.inspection import Inspection, inspect
 from labconsole.engine.session import Session
 from labconsole.errors import Aborted, MeasurementError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.one_search import search_purpose
+from labconsole.model.plan.ad_hoc import search_purpose
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.envelope import Envelope
 from labconsole.wire.links import ReadLinks

@@ -13,7 +13,7 @@ from labconsole.contracts.report import Figure, ReportUnit
 from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.report.assembly import build_figures
 from labconsole.report.material import Material, Unit
-from labconsole.report.trend_units import build_trend_units
+from labconsole.report.trend_tables import build_trend_units
 
 ENTRY_POINT_GROUP = "units"
 """The group of plug-ins' entry points: modules with ``UNITS``."""

@@ -19,14 +19,12 @@ from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import alias
 from labconsole.lab.guests.containers import remove_control_groups
-from labconsole.lab.guests.programs import LOAD_TOOLS
-from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.machines.boot_log import SERIAL_LOG, find_panic_message
+from labconsole.lab.guests.guest_image import LOAD_TOOLS
+from labconsole.lab.machines.virtio_port import SERIAL_LOG, find_panic_message
 from labconsole.lab.platforms import check_rights, find_tools
 from labconsole.lab.prerequisites import check_tools
-from labconsole.lab.spec import LabSpec
-from labconsole.lab.state import LabFile, lab_directory, labs_directory, locked
-from labconsole.lab.supervisor_start import DOWN_S, MACHINE_UP_S, start_supervisor
+from labconsole.lab.spec import SSH_PORT, LabSpec, lay_out
+from labconsole.lab.state import DOWN_S, MACHINE_UP_S, LabFile, lab_directory, labs_directory, locked, start_supervisor
 from labconsole.network import control_groups
 
 WIRE_S = 60.0

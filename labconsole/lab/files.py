@@ -8,10 +8,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labconsole.lab.guests import domains, uml
+from labconsole.lab.guests import domains, guest_image
 from labconsole.lab.guests.containers import CREW_ROOT, write_containers, write_crew_root
 from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
-from labconsole.lab.layout import SSH_PORT, LabNode, Layout, carriers_of
 from labconsole.lab.platforms import (
     DISKS,
     MACHINE_DISK,
@@ -21,7 +20,7 @@ from labconsole.lab.platforms import (
     inventory_lines,
     may_have_disk,
 )
-from labconsole.lab.spec import UML, LabSpec
+from labconsole.lab.spec import SSH_PORT, UML, LabNode, LabSpec, Layout, carriers_of
 from labconsole.lab.state import write_private
 from labconsole.units import format_target
 
@@ -154,7 +153,7 @@ def write_client_files(
     if "lxc" in spec.platforms:
         write_containers(directory / CONTAINERS, spec.name, layout)
     if UML in spec.platforms:
-        uml.write_files(directory)
+        guest_image.write_files(directory)
     if has_crew_root(spec.platforms, jobs=spec.jobs):
         write_crew_root(directory / CREW_ROOT, jobs=spec.jobs)
     (directory / DISKS).mkdir(mode=0o700)

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.guests import containers, domains, uml
-from labconsole.lab.guests.guest_image import write_guest_image
-from labconsole.lab.guests.programs import DISK_TOOLS, JOB_TOOLS, LARGE_JOB_TOOLS, LOAD_TOOLS, guest_programs
-from labconsole.lab.images.debian_kernel import debian_kernel
-from labconsole.lab.layout import Layout
+from labconsole.lab.guests import containers, domains, guest_image
+from labconsole.lab.guests.guest_image import (
+    DISK_TOOLS,
+    JOB_TOOLS,
+    LARGE_JOB_TOOLS,
+    LOAD_TOOLS,
+    guest_programs,
+    write_guest_image,
+)
+from labconsole.lab.images import debian_kernel
 from labconsole.lab.prerequisites import MACHINE_TOOLS, tool
-from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS, QEMU_NIC_MODELS, UML, needs_guest
+from labconsole.lab.spec import MACHINE_ONLY_PLATFORMS, QEMU_NIC_MODELS, UML, Layout, needs_guest
 from labconsole.platforms.base.options import PLACE
 
 MACHINE_CPUS = 2
@@ -23,7 +28,7 @@ DISKS = "disks"
 """In the lab's directory, because a node's own /var/tmp is in memory."""
 
 MACHINE_DISK = Path("/disk")
-"""Mount point of the disk of a UUT that is a machine (machines/disk.py), if it has one."""
+"""Mount point of the disk of a UUT that is a machine (machines/uut.py), if it has one."""
 
 _TOOLS = {
     **dict.fromkeys((*QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS), MACHINE_TOOLS | LOAD_TOOLS),
@@ -42,7 +47,7 @@ class GuestFiles:
 
 def find_tools(platforms: Sequence[str], *, jobs: bool = False) -> dict[str, str]:
     """Return the programs that these platforms and their guests' jobs need: program to Debian package."""
-    known = {**_TOOLS, UML: {**uml.tools(), **LOAD_TOOLS}}
+    known = {**_TOOLS, UML: {**guest_image.tools(), **LOAD_TOOLS}}
     found = {program: package for name in platforms for program, package in known.get(name, {}).items()}
     crews = {**JOB_TOOLS, **LARGE_JOB_TOOLS, "busybox": "busybox-static", "fincore": "util-linux-extra", **DISK_TOOLS}
     return {**found, **crews} if jobs else found
@@ -123,7 +128,9 @@ def inventory_lines(
                 directory / containers.DIRECTORY, directory / containers.CREW_ROOT, lab, layout.streams, spare
             )
         if name == UML:
-            known[name] = uml.inventory_options(directory, spare, directory / containers.CREW_ROOT if jobs else None)
+            known[name] = guest_image.inventory_options(
+                directory, spare, directory / containers.CREW_ROOT if jobs else None
+            )
         if name == "kvm":
             assert files is not None
             known[name] = (

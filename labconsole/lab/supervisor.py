@@ -21,11 +21,10 @@ from typing import TextIO
 from labconsole.errors import LabError, LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import user_name, write_client_files
-from labconsole.lab.layout import HIGHEST_INDEX, OWNER_NUMBER, SSH_PORT, Layout, address_of, lay_out
 from labconsole.lab.nodes import kernel
-from labconsole.lab.nodes.listeners import listen
+from labconsole.lab.nodes.kernel import listen
 from labconsole.lab.prerequisites import namespace_refusal
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.spec import HIGHEST_INDEX, OWNER_NUMBER, SSH_PORT, LabSpec, Layout, address_of, lay_out
 from labconsole.lab.state import LabFile, ProcessIdentity
 
 DEFAULT_NAME = "local"
@@ -101,8 +100,8 @@ def claim(spec: LabSpec) -> tuple[int, socket.socket, dict[str, socket.socket]]:
 
 
 def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
-    from labconsole.lab.keys import new_keys
     from labconsole.lab.nodes import init
+    from labconsole.lab.nodes.sshd import new_keys
 
     index, owner, listeners = claim(spec)
     layout: Layout = lay_out(spec, index)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from labconsole.measure.ledger_picture import format_hop
+from labconsole.measure.ledger import format_hop
 from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, DropsRecord
+from labconsole.model.record.extensions import HOST_KERNEL_DROPS, KERNEL_DROPS, DropsRecord, read_extension
 from labconsole.model.record.run import RunRecord
 from labconsole.units import format_count
 
@@ -98,7 +97,9 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
 
 def kernel_doubt(record: RunRecord) -> str | None:
     """Why the kernel's counts are missing or may be too low, or None if they are complete or were not requested."""
-    doubts = [_doubt(record.extensions[name]) for name in (EXTENSION, HOST_EXTENSION) if name in record.extensions]
+    doubts = [
+        _doubt(record.extensions[name]) for name in (KERNEL_DROPS, HOST_KERNEL_DROPS) if name in record.extensions
+    ]
     return "; ".join(doubt for doubt in doubts if doubt is not None) or None
 
 
@@ -116,7 +117,9 @@ def _doubt(extension: Mapping[str, Any]) -> str | None:
 def lower_bounds(extensions: Mapping[str, Any]) -> bool:
     """Whether the kernel's counts in this record may be too low: a kernel that was queried did not count all."""
     queried = [
-        extension for name in (EXTENSION, HOST_EXTENSION) if isinstance(extension := extensions.get(name), Mapping)
+        extension
+        for name in (KERNEL_DROPS, HOST_KERNEL_DROPS)
+        if isinstance(extension := extensions.get(name), Mapping)
     ]
     return any("refused" not in extension and extension.get("complete") is not True for extension in queried)
 
@@ -132,7 +135,7 @@ class OffPath(NamedTuple):
 
 def find_off_path_drops(extensions: Mapping[str, Any]) -> list[OffPath]:
     """Packets that the kernel dropped at no hop of a stream of this record, the most first."""
-    records = [read_extension(extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
+    records = [read_extension(extensions, name, DropsRecord) for name in (KERNEL_DROPS, HOST_KERNEL_DROPS)]
     rows = []
     for node, row in ((each.node, row) for each in records if each is not None for row in each.elsewhere):
         place = f"{node}/" if node else ""
@@ -156,7 +159,7 @@ def kernel_counts(record: RunRecord) -> Counter[tuple[str, str]]:
 
 def drops_of_run(record: RunRecord) -> dict[str, int | bool | str] | None:
     """The drops by column of a table with one row per run, without empty ones, or None if no kernel reported drops."""
-    records = [read_extension(record.extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
+    records = [read_extension(record.extensions, name, DropsRecord) for name in (KERNEL_DROPS, HOST_KERNEL_DROPS)]
     if not any(records):
         return None
     found = kernel_counts(record)

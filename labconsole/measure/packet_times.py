@@ -7,13 +7,13 @@ from functools import reduce
 
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
-from labconsole.model.record.extension import read_extension
-from labconsole.model.record.packet_times import (
-    EXTENSION,
+from labconsole.model.record.extensions import (
+    PACKET_TIMES,
     DelayTimes,
     PacketTimes,
     PacketTimesRefused,
     Times,
+    read_extension,
 )
 from labconsole.model.record.run import StreamRecord
 from labconsole.units import format_count
@@ -190,7 +190,7 @@ def decode_histogram(times: Times) -> TimeHistogram | None:
 
 def packet_times(stream: StreamRecord) -> PacketTimes | None:
     """The record's times of every packet of a stream, or None if there are none that this version understands."""
-    return read_extension(stream.extensions, EXTENSION, PacketTimes)
+    return read_extension(stream.extensions, PACKET_TIMES, PacketTimes)
 
 
 def third_count(stream: StreamRecord) -> int | None:
@@ -198,7 +198,7 @@ def third_count(stream: StreamRecord) -> int | None:
     times = packet_times(stream)
     if times is not None:
         return times.packets
-    refused = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
+    refused = read_extension(stream.extensions, PACKET_TIMES, PacketTimesRefused)
     return None if refused is None else refused.counted_packets
 
 
@@ -230,7 +230,7 @@ def numbers_doubt(stream: StreamRecord) -> str:
 
 def refusal(stream: StreamRecord) -> str | None:
     """Why packets that were to be timed were not, or None if they were, or were not to be."""
-    refusal_record = read_extension(stream.extensions, EXTENSION, PacketTimesRefused)
+    refusal_record = read_extension(stream.extensions, PACKET_TIMES, PacketTimesRefused)
     if refusal_record is None:
         return None
     also = (

@@ -1,21 +1,85 @@
-"""Finds where a series of results changes, by minimum description length, with the CSIT project's jumpavg. Pure.
-
-A series is divided into levels so that describing the levels and each result's distance from its own takes the fewest
-bits. jumpavg assumes a normal distribution, and treats a single distant result, or a pair of different counts, as a
-level. Therefore results that are too few for a level are outliers, a spread has the results' known resolution as its
-lower limit, and the remaining changes must depend on the order of the results (order_test.py). What is found, and how
-often without a cause: docs/compare.md.
-"""
+"""Where a series of results changes, whether order matters, and the smallest change it would have shown. Pure."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from itertools import islice, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import combinations, islice, pairwise
 from typing import Any, Final, NamedTuple
 
-from labconsole.measure.order_test import LARGEST_P, ORDER_RESULTS, clearest_places, order_p
+import numpy as np
+import numpy.typing as npt
+
+# -- order test --------------------------------------------------------------------------------------------------------
+# Whether the order of results matters: a permutation test for one change, or for a temporary level.
+#
+# For any results whose order is meaningless, whatever their distribution, it finds a change with a probability of at
+# most LARGEST_P. The statistic is that of circular binary segmentation (A. B. Olshen et al., Biostatistics 5, 2004),
+# weighted in favour of a lasting change over a temporary level, since that needs two changes.
+
+ORDER_RESULTS: Final = 9
+"""The number of results from which a single order can be rare enough.
+
+Of eight results in halves 2 of 70 orders are the clearest.
+"""
+
+LARGEST_P: Final = 1 / 40
+SHUFFLES: Final = 999
+SEED: Final = 44
+LEFT_AGAIN: Final = 0.9
+"""The factor for the sum of squares that a temporary level explains."""
+
+Rows = npt.NDArray[np.float64]
+
+
+def order_p(values: Sequence[float], fewest: int) -> float:
+    """The share of shuffled orders, of 999 and this one, that divide the results at least as clearly as their own does.
+
+    ``fewest``: the smallest group to divide off. A reversed series has the same value.
+    """
+    own = np.asarray(values, dtype=np.float64)
+    shuffled = np.random.default_rng(SEED).permuted(np.tile(np.sort(own), (SHUFFLES, 1)), axis=1)
+    clear = _clearness(np.vstack([own, shuffled]) - own.mean(), fewest)
+    return float(np.mean(clear >= clear[0] * (1 - 1e-9)))
+
+
+def _clearness(rows: Rows, fewest: int) -> Rows:
+    """For each row, with a mean of zero, the largest sum of squares between a section of it and the rest."""
+    count = rows.shape[1]
+    sums = np.concatenate([np.zeros((len(rows), 1)), rows.cumsum(axis=1)], axis=1)
+    clearest = np.zeros(len(rows))
+    for length in range(fewest, count - fewest + 1):
+        squares = (sums[:, length:] - sums[:, :-length]) ** 2 * (count / (length * (count - length)))
+        squares[:, 1:-1] *= LEFT_AGAIN
+        np.maximum(clearest, squares.max(axis=1), out=clearest)
+    return clearest
+
+
+def clearest_places(values: Sequence[float], places: Sequence[int]) -> tuple[int, ...]:
+    """The one or two of these places that divide the results best.
+
+    A place is the number of the first result after it.
+    """
+    own = np.asarray(values, dtype=np.float64)
+    count, sums = len(own), np.concatenate([[0.0], (own - own.mean()).cumsum()])
+
+    def clearness(cut: tuple[int, ...]) -> float:
+        first, last = (0, cut[0]) if len(cut) == 1 else cut
+        between = float(sums[last] - sums[first]) ** 2 * count / ((last - first) * (count - last + first))
+        return between if len(cut) == 1 else LEFT_AGAIN * between
+
+    return max([*((place,) for place in places), *combinations(places, 2)], key=clearness)
+
+
+# -- trend -------------------------------------------------------------------------------------------------------------
+# Finds where a series of results changes, by minimum description length, with the CSIT project's jumpavg.
+#
+# A series is divided into levels so that describing the levels and each result's distance from its own takes the fewest
+# bits. jumpavg assumes a normal distribution, and treats a single distant result, or a pair of different counts, as a
+# level. Therefore results that are too few for a level are outliers, a spread has the results' known resolution as its
+# lower limit, and the remaining changes must depend on the order of the results (trend.py). What is found, and how
+# often without a cause: docs/compare.md.
 
 MINIMUM_RESULTS: Final = 4
 """Of a series that is looked at: among fewer no result lies apart from the others."""
@@ -303,3 +367,83 @@ def _levels(groups: list[list[int]], values: Sequence[float], outliers: dict[int
         first = found[-1].last + 1 if found else 0
         found.append(Level(first, last, mean, statistics.stdev(own, mean) if len(own) > 1 else None))
     return tuple(found)
+
+
+# -- trend power -------------------------------------------------------------------------------------------------------
+# The smallest changes that a series of results would have shown: a step in its middle, and the latest result.
+
+FOUND_STEPS: Final[dict[int, float]] = {
+    6: 11.7,
+    8: 8.3,
+    10: 7.0,
+    12: 6.0,
+    16: 4.7,
+    20: 3.9,
+    30: 3.0,
+    60: 2.0,
+    100: 1.5,
+}
+"""The step in the middle of this many results that is found in 8 of 10 series, in standard deviations of a result.
+
+From simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter series are not
+cut.
+"""
+
+LATEST_STEPS: Final[dict[int, float]] = {
+    4: 16.2,
+    5: 12.9,
+    6: 10.6,
+    8: 8.4,
+    10: 7.5,
+    12: 7.0,
+    16: 6.4,
+    20: 6.0,
+    30: 5.7,
+    60: 5.3,
+    100: 5.2,
+}
+"""The deviation of the latest of this many results that is reported in 8 of 10 series.
+
+A single one is no change yet.
+"""
+
+NORMAL_80: Final = 0.8416
+"""The value that exceeds 8 of 10 normal values, in their deviation."""
+
+
+class SmallestSteps(NamedTuple):
+    """As shares of the last level, or None if no level has two results or the results are too few (CUT_RESULTS in the
+    middle).
+    """
+
+    middle_ratio: float | None = None
+    latest_ratio: float | None = None
+
+
+def smallest_steps(found: Segmentation) -> SmallestSteps:
+    """The changes that a series like this one, of one level, would show in 8 of 10 cases.
+
+    They depend on the spread within its levels, and on the results' resolution, which a step has to exceed.
+    """
+    levels, known = found.levels, found.known
+    results = levels[-1].last + 1 if levels else 0
+    off = [sum(each.first <= place <= each.last for place in found.outliers) for each in levels]
+    squares = [
+        (each.last - each.first - out, each.sd) for each, out in zip(levels, off, strict=True) if each.sd is not None
+    ]
+    degrees = sum(many for many, _ in squares)
+    if results < min(LATEST_STEPS) or not degrees or not levels[-1].mean > 0:
+        return SmallestSteps()
+    mean = levels[-1].mean
+    pooled = math.sqrt(math.fsum(many * sd * sd for many, sd in squares) / degrees)
+    sd = max(pooled, known.least_spread)
+    least = max(known.least_change, known.margin_ratio * mean)
+
+    def smallest(steps: Mapping[int, float], error: float) -> float:
+        size = max(size for size in steps if size <= results)
+        return max(steps[size] * sd, least + NORMAL_80 * error) / mean
+
+    return SmallestSteps(
+        smallest(FOUND_STEPS, pooled * 2 / math.sqrt(results)) if results >= min(FOUND_STEPS) else None,
+        smallest(LATEST_STEPS, pooled * math.sqrt(1 + 1 / results)),
+    )

@@ -27,8 +27,7 @@ from pydantic import BaseModel, ValidationError
 from labconsole import plugins
 from labconsole.errors import ConfigError
 from labconsole.model.generator_names import BUILT_IN, PACKAGE, generator_names
-from labconsole.model.strict_model import StrictModel
-from labconsole.model.validation_message import describe_problem
+from labconsole.model.strict_model import StrictModel, describe_problem
 from labconsole.model.yaml_file import key_text
 
 CONTRACT: Final = "labconsole.agent.sending.contract"

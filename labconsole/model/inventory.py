@@ -77,7 +77,7 @@ def _address(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_name)]
 Generator = Annotated[str, AfterValidator(known_generator), WithJsonSchema({"enum": list(BUILT_IN), "type": "string"})]
-"""The schema for editors also lists the generators of other packages (platforms/schema.py)."""
+"""The schema for editors also lists the generators of other packages (platforms/loading.py)."""
 Interface = Annotated[str, AfterValidator(_interface)]
 Login = Annotated[str, Field(max_length=255), AfterValidator(_login)]
 RemotePath = Annotated[str, Field(max_length=4096), AfterValidator(_path)]

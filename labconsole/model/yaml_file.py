@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from labconsole.errors import SHOWN_CHARACTERS, ConfigError
-from labconsole.model.validation_message import describe_problem
+from labconsole.model.strict_model import describe_problem
 
 M = TypeVar("M", bound=BaseModel)
 

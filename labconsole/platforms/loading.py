@@ -1,4 +1,4 @@
-"""Drivers by their names in hosts.yaml: each a file in drivers/, or a plug-in of another package."""
+"""Drivers by their names in hosts.yaml, each a file in drivers/ or a plug-in of another package, and their schema."""
 
 from __future__ import annotations
 
@@ -6,17 +6,31 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
+from pydantic.json_schema import JsonSchemaValue
+
 from labconsole.contracts.driver import DriverInfo
 from labconsole.errors import ConfigError
-from labconsole.platforms.base.boot import BootedDriver, take_boot
-from labconsole.platforms.base.flow_control import FlowControlledDriver, take_flow_control
+from labconsole.model.generator_names import generator_names
+from labconsole.model.inventory import Inventory
+from labconsole.platforms.base.driver_wrapper import (
+    BOOT,
+    BOOTS,
+    FLOW_CONTROL,
+    FLOW_CONTROL_VALUES,
+    BootedDriver,
+    FlowControlledDriver,
+    take_boot,
+    take_flow_control,
+)
 from labconsole.plugins import PluginError, UnknownPlugin, load, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from labconsole.contracts.driver import Driver
-    from labconsole.model.inventory import Inventory
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("labconsole.platforms")
 
@@ -68,3 +82,39 @@ def build_driver(platform: str, inventory: Inventory) -> Driver:
     if flow_control is not None:
         driver = FlowControlledDriver(platform, flow_control, driver)
     return driver if boot is None else BootedDriver(platform, boot, driver)
+
+
+# -- schema ------------------------------------------------------------------------------------------------------------
+# The JSON Schema of hosts.yaml, for editors: the inventory's, with the options of every driver.
+
+
+def hosts_schema() -> JsonSchemaValue:
+    """The schema that labconsole schema hosts prints."""
+    schema = Inventory.model_json_schema()
+    parts = schema["$defs"]
+    parts["Defaults"]["properties"]["generator"]["enum"] = list(generator_names())
+    for name, about in known_drivers().items():
+        options = _options(about)
+        # Drivers are independent of each other: two may use the same name for a part.
+        parts |= {f"{name}.{part}": each for part, each in options.pop("$defs", {}).items()}
+        parts[name] = options
+    parts["Platform"] |= {
+        "properties": {"driver": {"enum": list(known_drivers())}},
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in known_drivers()],
+    }
+    return schema
+
+
+def _options(about: DriverInfo) -> JsonSchemaValue:
+    """The schema of a platform with this driver."""
+    schema = about.Options.model_json_schema(ref_template=f"#/$defs/{about.name}.{{model}}")
+    driver = {"const": about.name, "description": about.summary}
+    boot = {"enum": list(BOOTS), "description": "the system that the UUT has to run, where it can boot several"}
+    flow_control = {
+        "enum": [*FLOW_CONTROL_VALUES, True, False],
+        "description": "Ethernet flow control of the UUT's NICs; as found if not given",
+    }
+    added = {BOOT: boot, FLOW_CONTROL: flow_control}
+    schema["properties"] = {"driver": driver, **added, **schema.get("properties", {})}
+    schema["required"] = ["driver", *schema.get("required", ())]
+    return schema

@@ -1,4 +1,4 @@
 """Turn saved runs into figures, tables, findings and a page.
 
-Pure, except for gathering.py, which reads, and files.py, which writes.
+Pure, except for loading.py, which reads, and files.py, which writes.
 """

@@ -11,24 +11,23 @@ from typing import Any
 
 from labconsole.contracts.report import Figure, Findings, MethodNote, Part, Table
 from labconsole.measure.admission import admit
+from labconsole.model.record.annotations import PlanNote
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.note import PlanNote
 from labconsole.model.record.run import InForce
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.plugins import PluginError
 from labconsole.report.conclusions import draw_conclusions
-from labconsole.report.digest import Digest
+from labconsole.report.digest import Digest, NonDefaultTolerances, describe_tolerances, find_non_default_tolerances
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.material import Material, Unit
 from labconsole.report.panels import check_figure
 from labconsole.report.planned_trials import PlannedTrials, select_guest_trials
 from labconsole.report.points import platform_order
 from labconsole.report.reference import PaperTables, match_platforms
+from labconsole.report.request import Selection
 from labconsole.report.sample import Coverage, RunSample, describe_missing, select_sample
-from labconsole.report.selection import Selection
 from labconsole.report.tables import check_table
-from labconsole.report.tolerances_used import NonDefaultTolerances, describe_tolerances, find_non_default_tolerances
 from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, check_count, check_number, check_text
 
 log = logging.getLogger("labconsole.report")

@@ -1,30 +1,41 @@
-"""Tables and sentences on the two sides of a comparison, for terminal, Markdown and machines. Pure."""
+"""The two sides of a comparison as tables, sentences and JSON: forwarding rates, and other quantities. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from labconsole.contracts.measured import HELD
 from labconsole.contracts.report import Table
 from labconsole.measure.comparison import Pair
 from labconsole.measure.groups import format_condition
-from labconsole.report import quantity_tables
-from labconsole.report.change_columns import EFFECT_COLUMNS, PRINTED_CHANGE, PRINTED_SUPPORT
+from labconsole.measure.statistics.effects import digits_to_tell
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.record.kind import record_kinds
 from labconsole.report.changes import Change, Changes, Side, collect_set_ups
-from labconsole.report.compared_effect import SideSetUps, count_replicates
+from labconsole.report.compared_effect import (
+    MeasuredPoint,
+    SideSetUps,
+    count_replicates,
+    find_pooled_conditions,
+    format_replicates,
+)
 from labconsole.report.formatting import (
     SIZE_COLUMNS,
     UNKNOWN,
+    format_bounds,
     format_design_point,
     format_noun_count,
     format_number,
+    format_p_value,
     format_percent,
     format_with_interval,
     size_cells,
     target_cell,
 )
 from labconsole.report.points import PointSummary
+from labconsole.report.quantity_changes import QuantityChange
 from labconsole.report.table_builder import (
     TableColumn,
     build_table,
@@ -32,12 +43,212 @@ from labconsole.report.table_builder import (
     csv_column,
     csv_columns,
     join_columns,
+    mean_value,
     prefix_columns,
     printed_column,
 )
 from labconsole.report.tables import to_markdown as table_as_markdown
 from labconsole.text.sanitize import escape_markdown
 from labconsole.units import format_rate_bps
+
+# -- shared columns ----------------------------------------------------------------------------------------------------
+# Columns that comparisons of forwarding rates and of other quantities share.
+
+AnyChange = Change | QuantityChange
+
+
+def _bounds(change: AnyChange) -> tuple[float | None, float | None]:
+    effect = change.effect
+    return (None, None) if effect is None else (effect.ci_low, effect.ci_high)
+
+
+def _format_percent(ratio: float | None) -> str:
+    """A ratio in percent, with enough digits to tell it from zero."""
+    return UNKNOWN if ratio is None else format_number(100 * ratio, digits_to_tell(100 * ratio))
+
+
+EFFECT_COLUMNS: Final[list[TableColumn[AnyChange]]] = [
+    csv_column("change_ratio", lambda change: change.change_ratio),
+    csv_columns(("change_ci_low_ratio", "change_ci_high_ratio"), _bounds),
+    csv_column("at_least", lambda change: change.bound),
+    csv_column("over", lambda change: change.scope),
+    csv_column("p", lambda change: None if change.effect is None else change.effect.p),
+    csv_column("adjusted_p", lambda change: change.adjusted_p),
+    csv_column("equivalence_p", lambda change: change.equivalence_adjusted_p),
+    csv_column("smallest_effect_ratio", lambda change: change.smallest_ratio),
+    csv_column("word", lambda change: change.word),
+]
+"""The effect in the CSV, but for the reason of a row without one."""
+
+PRINTED_CHANGE: Final[list[TableColumn[AnyChange]]] = [
+    printed_column("change, %", lambda change: _format_percent(change.change_ratio)),
+    printed_column("95 % interval, %", lambda change: format_bounds(*_bounds(change))),
+]
+
+PRINTED_SUPPORT: Final[list[TableColumn[AnyChange]]] = [
+    printed_column("would have shown, %", lambda change: _format_percent(change.smallest_ratio)),
+    printed_column("p, Holm", lambda change: format_p_value(change.adjusted_p)),
+    printed_column("over", lambda change: format_replicates(change, change.sides)),
+]
+"""What supports a printed change, last in its row."""
+
+
+# -- other quantities --------------------------------------------------------------------------------------------------
+# The two sides of a comparison in searches, jobs, starts, flows and routers, as table, sentences, JSON.
+
+
+class QuantitySide(NamedTuple):
+    """One side of a comparison."""
+
+    point: MeasuredPoint
+    mean: SetUpMean | None
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Of the mean over set-ups: an interval from one set-up would not represent others."""
+        known = self.mean is not None and self.mean.scope == "set-ups"
+        return (self.mean.ci_low, self.mean.ci_high) if self.mean is not None and known else (None, None)
+
+
+QUANTITY_SIDE_COLUMNS: Final[list[TableColumn[QuantitySide]]] = [
+    csv_column("mean", lambda side: mean_value(side.mean)),
+    csv_columns(("ci_low", "ci_high"), lambda side: side.bounds),
+    csv_column("set_ups", lambda side: side.mean.set_ups if side.mean else 0),
+    csv_column("boots", lambda side: side.point.replicates.boot_count),
+    csv_column("occasions", lambda side: len(side.point.replicates.set_ups_by_occasion)),
+    csv_column("trials", lambda side: side.mean.trials if side.mean else 0),
+    csv_column("bound", lambda side: ", ".join(sorted(side.point.bounds))),
+]
+
+
+QUANTITY_COLUMNS: Final[list[TableColumn[QuantityChange]]] = [
+    csv_column("kind", lambda change: change.key.kind),
+    csv_column("quantity", lambda change: change.key.quantity.name),
+    csv_column("unit", lambda change: change.key.quantity.unit),
+    csv_column("better", lambda change: change.key.quantity.better),
+    csv_column("point", lambda change: change.before.words),
+    csv_column("after_point", lambda change: change.after.words),
+    prefix_columns("before_", QUANTITY_SIDE_COLUMNS, lambda change: QuantitySide(change.before, change.before.mean)),
+    prefix_columns("after_", QUANTITY_SIDE_COLUMNS, lambda change: QuantitySide(change.after, change.after.mean)),
+    *EFFECT_COLUMNS,
+    csv_column("changed_for", lambda change: None if change.better is None else format_direction(change)),
+    csv_column("why", lambda change: change.no_claim_reason),
+    printed_column("design point", lambda change: format_compared_point(change)),
+    printed_column("quantity", lambda change: f"{change.key.quantity.name}, {change.key.quantity.shown_unit}"),
+    *PRINTED_CHANGE,
+    printed_column("finding", lambda change: _format_quantity_finding(change)),
+    printed_column("before", lambda change: _format_mean(change.before)),
+    printed_column("after", lambda change: _format_mean(change.after)),
+    *PRINTED_SUPPORT,
+]
+
+
+def build_quantities_table(changes: Changes) -> Table | None:
+    """A row for each quantity of each design point that both sides have, or None if there are none."""
+    if not changes.quantities.changes:
+        return None
+    return build_table(
+        "quantities",
+        f"Trials of other kinds: {changes.after.words} against {changes.before.words}",
+        QUANTITY_COLUMNS,
+        changes.quantities.changes,
+        "Means over set-ups; a change is after / before − 1, on the logarithm. Would have shown: the smallest "
+        "change that the row shows with 80 % power at 0.05.",
+    )
+
+
+def describe_results(changes: Changes) -> Iterator[str]:
+    """A sentence for each kind that both sides have, and one if sides are compared by a factor."""
+    for kind in dict.fromkeys(each.key.kind for each in changes.quantities.changes):
+        own = [each for each in changes.quantities.changes if each.key.kind == kind]
+        results = Counter(
+            each.word + (f" ({format_direction(each)})" if each.word.startswith("different") else "") + each.reach
+            for each in own
+        )
+        ordered = sorted(results.items(), key=lambda item: (-item[1], item[0]))
+        text = ", ".join(f"{many} {name}" for name, many in ordered)
+        yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {text}."
+    for kind, names in changes.quantities.factors.items():
+        yield f"Compared by {', '.join(names)}: {record_kinds()[kind].plural}."
+    if changes.margin_ratio is not None and not changes.changes and changes.quantities.changes:
+        yield f"The margin is {format_percent(changes.margin_ratio)}."
+
+
+def describe_quantity_reservations(side: Side, name: str) -> Iterator[str]:
+    """Differences that are averaged over, and trials that do not enter."""
+    for kind, conditions in find_pooled_conditions(side.trials).items():
+        yield f"{_plural(kind)} {name} are averaged although they differ: {'; '.join(conditions)}."
+    for kind in sorted({trial.kind for trial in side.trials}):
+        own = [trial for trial in side.trials if trial.kind == kind]
+        why = Counter(trial.left_out for trial in own if trial.left_out is not None)
+        if why:
+            reasons = ", ".join(f"{code} {many}" for code, many in why.most_common())
+            trials = format_noun_count(len(own), "trial")
+            yield f"{sum(why.values())} of {trials} {name} of kind {kind} enter no mean: {reasons}."
+
+
+def describe_unmatched(points: tuple[MeasuredPoint, ...], name: str) -> Iterator[str]:
+    """Describe the points that the other side lacks."""
+    if points:
+        some = "; ".join(f"{each.words}: {each.quantity.name}" for each in points[:3])
+        yield f"Only {name}: {_many(len(points))} ({some}{'; …' if len(points) > 3 else ''})."
+
+
+def _many(quantities: int) -> str:
+    return "1 quantity" if quantities == 1 else f"{quantities} quantities"
+
+
+def _plural(kind: str) -> str:
+    return record_kinds()[kind].plural.capitalize()
+
+
+def format_direction(change: QuantityChange) -> str:
+    """ "better" or "worse"."""
+    return UNKNOWN if change.better is None else "better" if change.better else "worse"
+
+
+def format_compared_point(change: QuantityChange) -> str:
+    """The point on both sides; if a factor is compared, with both of its values."""
+    one, other = change.before.words, change.after.words
+    return one if one == other else f"{one} → {other}"
+
+
+def _format_mean(point: MeasuredPoint) -> str:
+    quantity, mean = point.quantity, point.mean
+    if mean is None:
+        return UNKNOWN
+    more = "≥ " if point.bounds == {"at least"} else "≤ " if point.bounds == {HELD} else ""
+    if mean.scope != "set-ups":  # an interval from one set-up would not represent others
+        return more + format_number(mean.mean / quantity.scale, quantity.places)
+    return more + format_with_interval(mean, quantity.scale, quantity.places)
+
+
+def _format_quantity_finding(change: QuantityChange) -> str:
+    if (reason := change.no_claim_reason) is not None:
+        return f"{change.word}: {reason}"
+    if not change.word.startswith("different"):
+        return f"{change.word}{change.reach}" + (f", {change.bound_reason}" if change.bound else "")
+    return f"{change.word} ({format_direction(change)}){change.reach}{', at least' if change.bound else ''}"
+
+
+def build_json_rows(changes: Changes) -> list[dict[str, Any]]:
+    """One object for each row, with the exact values and the factors of the point."""
+    row = join_columns(QUANTITY_COLUMNS)
+    return [
+        {**row.to_json(each), "factors": _plain_quantity(dict(each.before.key.factors))}
+        for each in changes.quantities.changes
+    ]
+
+
+def _plain_quantity(factors: Mapping[str, object]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, (str, int, float, bool)) or value is None else str(value)
+        for name, value in factors.items()
+    }
+
+
+# -- forwarding rates --------------------------------------------------------------------------------------------------
+# Tables and sentences on the two sides of a comparison, for terminal, Markdown and machines.
 
 OFFERED_ALIKE_RATIO: Final = 0.05
 """Difference in offered load that needs no remark, as a ratio: at target ``max`` it is never quite the same."""
@@ -131,7 +342,7 @@ def describe_changes(changes: Changes) -> Iterator[str]:
     """State what may be concluded, with reservations."""
     if changes.changes or not changes.quantities.changes:
         yield _describe_result(changes)
-    yield from quantity_tables.describe_results(changes)
+    yield from describe_results(changes)
     yield from describe_reservations(changes)
 
 
@@ -160,14 +371,14 @@ def describe_reservations(changes: Changes) -> Iterator[str]:
         yield "Nothing else that is known of runs, nodes and platforms differs (not all kernel parameters are known)."
     for side, name in ((changes.before, "before"), (changes.after, "after")):
         yield from _describe_change_reservations(side, name)
-        yield from quantity_tables.describe_reservations(side, name)
+        yield from describe_quantity_reservations(side, name)
     for points, name in ((changes.only_before, "before"), (changes.only_after, "after")):
         if points:
             varied = varied_conditions(changes)
             some = "; ".join(format_point(point, varied) for point in points[:3]) + ("; …" if len(points) > 3 else "")
             yield f"Only {name}: {format_noun_count(len(points), 'design point')} ({some})."
-    yield from quantity_tables.describe_unmatched(changes.quantities.only_before, "before")
-    yield from quantity_tables.describe_unmatched(changes.quantities.only_after, "after")
+    yield from describe_unmatched(changes.quantities.only_before, "before")
+    yield from describe_unmatched(changes.quantities.only_after, "after")
 
 
 def _describe_occasions(changes: Changes) -> str:
@@ -264,7 +475,7 @@ def build_tables(changes: Changes) -> Iterator[Table]:
     """The tables that have at least one row."""
     if changes.changes:
         yield build_changes_table(changes)
-    for table in (quantity_tables.build_quantities_table(changes), build_differences_table(changes)):
+    for table in (build_quantities_table(changes), build_differences_table(changes)):
         if table is not None:
             yield table
 
@@ -289,7 +500,7 @@ def to_json(changes: Changes) -> dict[str, Any]:
         "points": [row.to_json(each) for each in changes.changes],
         "only_before": [format_point(point, varied_conditions(changes)) for point in changes.only_before],
         "only_after": [format_point(point, varied_conditions(changes)) for point in changes.only_after],
-        "quantities": quantity_tables.build_json_rows(changes),
+        "quantities": build_json_rows(changes),
         "only_before_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_before],
         "only_after_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_after],
         "differences": [_difference(pair) for pair in changes.differences],

@@ -21,8 +21,7 @@ from labconsole.measure.admission import Admission
 from labconsole.measure.comparison import Pair, different, setting_pair
 from labconsole.measure.groups import CONDITIONS, ONE_SET_UP, Alike, conditions_of, design_of, occasion_of_block
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, paired_effect
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, censored_sd_ratio, paired_effect, widen_effect
 from labconsole.measure.statistics.set_ups import mean_of, set_up_means
 from labconsole.model.design_point import FrameSize
 from labconsole.report.compared_effect import (
@@ -31,21 +30,22 @@ from labconsole.report.compared_effect import (
     OFFERED_LESS,
     ONE_FULL,
     ComparedEffect,
+    MeasuredPoint,
     Scope,
     ScopedEffect,
     SideSetUps,
     adjust_in_family,
     are_boots_mixed,
+    build_points,
     build_scoped_effect,
     derive_unpaired_effect,
+    differing_conditions,
 )
 from labconsole.report.comparisons import find_contiguous_blocks
 from labconsole.report.digest import Digest
-from labconsole.report.measured_points import MeasuredPoint, build_points, differing_conditions
 from labconsole.report.points import PointSummary, make_points
 from labconsole.report.quantity_changes import MatchedQuantities, QuantityChange, match_quantities
-from labconsole.report.randomization import SetUpOrders, collect_orders, find_order_objection
-from labconsole.report.sample import RunSample
+from labconsole.report.sample import RunSample, SetUpOrders, collect_orders, find_order_objection
 
 POOLED: Final = tuple(name for name in CONDITIONS if name not in ("duration", "method"))
 COMPARED_FACTS: Final = ("labconsole_version", "observe", "sender", "witness", "flow control")

@@ -30,7 +30,7 @@ from labconsole.report.points import (
     Values,
     mean_of_point,
 )
-from labconsole.report.randomization import SetUpOrders, find_order_objection
+from labconsole.report.sample import SetUpOrders, find_order_objection
 
 CPU_BASELINES = (IDLE, DEDICATED)
 """Baselines of table 1: section 3.4 of the paper starts from an idle second guest. Without one, no second guest."""
@@ -232,7 +232,7 @@ def find_contiguous_blocks(one: PointSummary, other: PointSummary) -> list[Hasha
 
 
 def _is_contiguous(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
-    """Whether no set-up of another block of the plan began between the two: measure/contiguous_set_ups.py."""
+    """Whether no set-up of another block of the plan began between the two: measure/admission.py."""
     stretch = one.stretches[block]
     return stretch is not None and stretch == other.stretches[block]
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from labconsole.measure.paired_blocks import newest_trials
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.model.plan.claims import CLAIMS
+from labconsole.model.plan.file import CLAIMS
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.formatting import format_noun_count, format_number
 from labconsole.report.planned_trials import TrialOfPlan, is_included
+from labconsole.report.request import Selection
 from labconsole.report.sample import PlannedCounts, describe_missing
-from labconsole.report.selection import Selection
 
 ONE_SET_UP = (
     "One set-up: every platform was set up once, and its trials say nothing about how much another set-up would "

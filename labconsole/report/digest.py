@@ -1,28 +1,204 @@
-"""What a report needs of the records, in addition to the columns of a list of runs. Pure; takes one record at a time.
-
-Records are plain JSON, oldest first, and are not kept: memory grows with the findings, not with the number of runs. The
-caller turns a missing part of a record (KeyError, TypeError) into an error that names the run.
-"""
+"""What a report needs of the records beyond the columns of a list of runs. Pure; takes one record at a time."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from labconsole.measure.comparison import VOLATILE
+from labconsole.measure.drop_causes import find_off_path_drops, is_kernels, lower_bounds
 from labconsole.measure.groups import SIDES, WHY
+from labconsole.measure.processor_time import ProcessorTime, processor_time, read_work
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
-from labconsole.report.fact_history import FactHistory
-from labconsole.report.kernel_drops import KernelDropCounts
-from labconsole.report.packet_delays import list_kernel_probes, read_packet_delays
-from labconsole.report.points import RunFacts
+from labconsole.model.record.run import Requested, RunRecord, StreamRecord
+from labconsole.model.tolerances import Tolerances
+from labconsole.report.formatting import format_noun_count
+from labconsole.report.points import RunFacts, list_kernel_probes, read_packet_delays
 from labconsole.report.sample import PlanFacts
-from labconsole.report.telemetry_trials import TelemetryTrial, read_telemetry_trials
-from labconsole.report.tolerances_used import NonDefaultTolerances, find_non_default_tolerances
 from labconsole.units import format_rate_bps
+
+# -- fact history ------------------------------------------------------------------------------------------------------
+# Facts that successive runs report of one thing such as a node: the newest and the earlier ones.
+
+VALUES_KEPT: Final = 6
+"""Most values kept of a fact that differs from run to run."""
+
+_NOTHING: Final = object()
+
+
+@dataclass(slots=True)
+class FactHistory:
+    """Facts about one thing: the newest values, and also the earlier ones of those that differed among runs."""
+
+    newest: dict[str, Any] = field(default_factory=dict)
+    seen: dict[str, list[Any]] = field(default_factory=dict)
+    told: frozenset[str] = frozenset()
+    """The facts in the newest whole reading; the state of the others at that time is unknown."""
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Add a newer reading."""
+        for name, value in values.items():
+            newest = self.newest.get(name, _NOTHING)
+            if newest == value:
+                continue
+            self.newest[name] = value
+            if name in VOLATILE:
+                continue
+            kept = self.seen.setdefault(name, [])
+            if value not in kept and len(kept) < VALUES_KEPT:
+                kept.append(value)
+
+    def add_whole(self, values: Mapping[str, Any]) -> None:
+        """Add a newer reading of everything."""
+        self.add(values)
+        self.told = frozenset(values)
+
+    def values(self, name: str) -> list[Any]:
+        """All values kept of a known fact, with the newest."""
+        kept, newest = self.seen.get(name, []), self.newest[name]
+        return kept if newest in kept else [*kept, newest]
+
+    def changed(self) -> dict[str, list[Any]]:
+        """Facts that were not the same in all runs."""
+        return {name: values for name, values in self.seen.items() if len(values) > 1}
+
+
+# -- kernel drops ------------------------------------------------------------------------------------------------------
+# Reasons that the kernel of the unit under test gave for dropped packets, in all runs of a report.
+
+
+@dataclass(slots=True)
+class DropCount:
+    """Packets of one reason at one hop, with the number of runs; ``partly_counted_runs`` of them may have more."""
+
+    packets: int = 0
+    run_ids: list[str] = field(default_factory=list)
+    partly_counted_runs: int = 0
+
+
+class KernelDropCounts:
+    """``found``: by platform, interface (``uut/eth2``) and the kernel's word in the ledger. ``off_path``: the same for
+    packets dropped off every stream's path, by the interface at which they were dropped.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str, str], DropCount] = {}
+        self.off_path: dict[tuple[str, str, str], DropCount] = {}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Add one record."""
+        background_streams = (record["background"] or {}).get("streams") or []
+        for stream in (*record["streams"], *background_streams):
+            for hop in stream["ledger"]:
+                for label, packets in (hop.get("drops") or {}).items():
+                    if is_kernels(label):
+                        _add(self.found, record, f"{hop['node']}/{hop['interface']}", label, packets)
+        for row in find_off_path_drops(record.get("extensions") or {}):
+            _add(self.off_path, record, row.place, row.label, row.packets)
+
+
+def _add(
+    found: dict[tuple[str, str, str], DropCount], record: Mapping[str, Any], place: str, label: str, packets: int
+) -> None:
+    kept = found.setdefault((record["requested"]["platform"], place, label), DropCount())
+    kept.packets += packets
+    if record["run_id"] not in kept.run_ids:
+        kept.run_ids.append(record["run_id"])
+        kept.partly_counted_runs += lower_bounds(record.get("extensions") or {})
+
+
+# -- telemetry trials --------------------------------------------------------------------------------------------------
+# Telemetry trials as reported: what packets cost the unit under test's processors, and why some were dropped.
+#
+# They enter no mean. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryTrial:
+    """``rate_pps``: forwarded, without a second guest's own streams. ``doubts``: the codes of its verdict.
+    ``processes``: the busiest, by name, with their time. ``drops``: the kernel's words for what the unit under test
+    dropped, the commonest first.
+    """
+
+    run_id: str
+    requested: Requested
+    doubts: tuple[str, ...]
+    rate_pps: float | None
+    time: ProcessorTime
+    processes: tuple[tuple[str, int], ...]
+    drops: tuple[tuple[str, int], ...]
+
+
+def read_telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
+    """One trial, or none if the record reports nothing. Raises ValueError for something that is not a record."""
+    run = RunRecord.model_validate_json(json.dumps(record), strict=True)
+    work, time = read_work(run), processor_time(run)
+    if run.verdict.status == "invalid" or work is None or time is None:
+        return []
+    used: Counter[str] = Counter()
+    for each in work.processes:
+        used[clean_name(each.name)] += each.cpu_ns
+    total = run.total
+    rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
+    doubts = tuple(reason.code for reason in run.verdict.reasons)
+    return [TelemetryTrial(run.run_id, run.requested, doubts, rate_pps, time, tuple(used.most_common()), _drops(run))]
+
+
+def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:
+    second: tuple[StreamRecord, ...] = run.background.streams if run.background is not None else ()
+    found: Counter[str] = Counter()
+    for stream in (*run.streams, *second):
+        for hop in stream.ledger:
+            found.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
+    return tuple((clean_name(name), packets) for name, packets in found.most_common())
+
+
+def clean_name(name: str) -> str:
+    """A node's word without characters that a table in any format would interpret."""
+    return " ".join("".join("·" if char in "|\\<>`" else char for char in name).split())
+
+
+# -- tolerances used ---------------------------------------------------------------------------------------------------
+# Tolerances used to judge trials, if not the defaults: a reader takes "valid" for the default word.
+
+MOST = 1e15
+NonDefaultTolerances = tuple[tuple[str, str], ...]
+"""Non-default tolerances of one trial: names and values, by name; empty if there are none."""
+
+
+def find_non_default_tolerances(tolerances: Mapping[str, Any]) -> NonDefaultTolerances:
+    """Tolerances that a plan changed; names that this version does not know are left out."""
+    usual = Tolerances().model_dump()
+    return tuple(
+        (name, _format_value(value))
+        for name, value in sorted(tolerances.items())
+        if name in usual and value != usual[name]
+    )
+
+
+def _format_value(value: Any) -> str:
+    usable = type(value) in (int, float) and abs(value) <= MOST
+    return f"{value:.10g}" if usable else "no usable number"
+
+
+def describe_tolerances(trials: Iterable[NonDefaultTolerances]) -> list[str]:
+    """A sentence on them; trials with the same tolerances are counted together. ``trials``: all that are reported."""
+    usual = Tolerances().model_dump()
+    judgements = []
+    for alike, many in sorted(Counter(filter(None, trials)).items(), key=lambda each: (-each[1], each[0])):
+        values = ", ".join(f"{name} {value} instead of {_format_value(usual[name])}" for name, value in alike)
+        judgements.append(f"{format_noun_count(many, 'trial')} by {values}")
+    return [f"Judged by other tolerances than the usual: {'; '.join(judgements)}."] if judgements else []
+
+
+# -- digest ------------------------------------------------------------------------------------------------------------
+# Records are plain JSON, oldest first, and are not kept: memory grows with the findings, not with the number of runs.
+# The caller turns a missing part of a record (KeyError, TypeError) into an error that names the run.
 
 BEFORE_UUT = ("uut_in",)
 BEFORE_GUEST = ("uut_in", "to_guest", "guest_in")
@@ -361,7 +537,7 @@ def _is_caused_by_flow_control(reason: Json) -> bool:
 
 
 def _flow_control(attested: object) -> str:
-    """The effect of a platform's option on flow control (platforms/base/flow_control.py)."""
+    """The effect of a platform's option on flow control (platforms/base/driver_wrapper.py)."""
     nics = attested.get("flow_control") if isinstance(attested, dict) else None
     if not isinstance(nics, dict) or not nics:
         return LEFT_UNCHANGED

@@ -58,7 +58,7 @@ from labconsole.report.points import (
     mixed,
     platform_order,
 )
-from labconsole.report.randomization import collect_orders
+from labconsole.report.sample import collect_orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Formatting of numbers, intervals, losses, sizes and settings in reports. Pure."""
+"""Formatting of numbers, intervals, losses, effects, settings and environments in reports. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Protocol
 
 from labconsole.contracts.report import Cell
-from labconsole.measure.statistics.effects import digits_to_tell
-from labconsole.measure.statistics.loss_interval import LossEstimate, share_if_none
+from labconsole.measure.statistics.bounded_means import LossEstimate, share_if_none
+from labconsole.measure.statistics.effects import Effect, digits_to_tell
+from labconsole.measure.statistics.regression import OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
-from labconsole.model.record.note import PlanNote
+from labconsole.model.record.annotations import PlanNote
 from labconsole.report.points import DEDICATED, IDLE, MaximumReading, PointSummary, Setting
 from labconsole.report.sample import Coverage
+
+# -- formatting --------------------------------------------------------------------------------------------------------
+# Formatting of numbers, intervals, losses, sizes and settings in reports.
 
 UNKNOWN = "–"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -234,3 +238,45 @@ def describe_baseline(background: str) -> str:
 def name_reading(reading: MaximumReading) -> str:
     """Name a reading of a setting: a maximum, or the rate at its only load."""
     return "maximum" if reading.is_maximum else "rate"
+
+
+# -- effect formatting -------------------------------------------------------------------------------------------------
+# A relative effect, or a value with its interval, as a table cell.
+
+
+def format_effect(effect: Effect) -> str:
+    """Format ``+1.2 % (+0.8 % to +1.6 %)``, or why there is none."""
+    if effect.change is None:
+        return effect.absent or UNKNOWN
+    change = _signed(effect.change)
+    if effect.ci_low is None or effect.ci_high is None:
+        return f"{change} ({effect.absent or 'no interval'})"
+    return f"{change} ({_signed(effect.ci_low)} to {_signed(effect.ci_high)})"
+
+
+def format_ratio(effect: Effect) -> str:
+    """Format ``2.01 (1.95 to 2.07)``, as a multiple."""
+    if effect.change is None:
+        return effect.absent or UNKNOWN
+    if effect.ci_low is None or effect.ci_high is None:
+        return f"{format_number(1 + effect.change, 2)} ({effect.absent or 'no interval'})"
+    change, low, high = (format_number(1 + each, 2) for each in (effect.change, effect.ci_low, effect.ci_high))
+    return f"{change} ({low} to {high})"
+
+
+def _signed(ratio: float) -> str:
+    return ("+" if ratio > 0 else "") + format_percent(ratio)
+
+
+def format_interval(value: float, low: float | None, high: float | None, places: int) -> str:
+    """Format ``0.521 (0.355 to 0.687)``."""
+    bounds = "" if low is None or high is None else f" ({format_number(low, places)} to {format_number(high, places)})"
+    return format_number(value, places) + bounds
+
+
+def format_line_part(part: OverBlocks | None, places: int, unit: float = 1.0) -> str:
+    """A parameter of a line in ``unit``, formatted as in format_interval()."""
+    if part is None:
+        return UNKNOWN
+    low, high = (None if bound is None else bound / unit for bound in (part.low, part.high))
+    return format_interval(part.mean / unit, low, high, places)

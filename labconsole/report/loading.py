@@ -1,12 +1,13 @@
-"""From a request and a store to the report: selects its runs, reads their records and assembles everything."""
+"""From a request and a store to the report: selects its runs and trials, reads their records, assembles everything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Final, NamedTuple
 
-from labconsole.contracts.measured import MeasuredKind
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import Admission, admit
 from labconsole.measure.groups import is_search_trial
@@ -14,16 +15,15 @@ from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query, parse_query
-from labconsole.model.record.baseline import Baseline
-from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.note import PlanNote, plan_notes
+from labconsole.model.record.annotations import Baseline, PlanNote, plan_notes
+from labconsole.model.record.kind import ExperimentRecord, record_kinds
 from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SEARCH, SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, assemble_report, collect_claims
 from labconsole.report.changes import Side
+from labconsole.report.compared_effect import select_newest
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Unit
@@ -37,12 +37,81 @@ from labconsole.report.planned_trials import (
     select_records,
 )
 from labconsole.report.reference import load_reference
-from labconsole.report.request import ReportRequest
+from labconsole.report.request import ReportRequest, Selection, check_pool, parse_filter, parse_margin, require_free
 from labconsole.report.sample import FilePoint, RunSample, derive_coverage, select_sample
-from labconsole.report.selection import Selection, check_pool, parse_filter, parse_margin, require_free
-from labconsole.report.trial_loading import load_selected_trials
 from labconsole.store.records import json_object, parse_record
 from labconsole.store.writing import RunStore
+
+# -- trial loading -----------------------------------------------------------------------------------------------------
+# Loads the trials of a side of a comparison that are not runs, and selects them as its runs are.
+
+FILTER_FIELDS: Final = {
+    "testbed": "testbed",
+    "testbed_fingerprint": "testbed_fingerprint",
+    "plan_name": "plan_name",
+    "plan_hash": "hash",
+}
+"""Fields of the store's filter that such trials have, in addition to platform and time."""
+
+
+def load_selected_trials(
+    store: RunStore,
+    where: RunFilter,
+    query: Query,
+    kinds: Iterable[MeasuredKind],
+    stored: Sequence[RunSummary],
+    selected: Set[str],
+) -> tuple[MeasuredTrial, ...]:
+    """``stored``: every run of the store. ``selected``: the ids of those that a filter selects."""
+    meant = select_trials(load_trials(store, kinds, stored), query, selected)
+    return tuple(select_newest(trial for trial in meant if _matches(trial, where)))
+
+
+def load_trials(store: RunStore, kinds: Iterable[MeasuredKind], stored: Sequence[RunSummary]) -> list[MeasuredTrial]:
+    """All trials of these kinds. ``stored``: every run of the store."""
+    runs = {run.run_id: run for run in stored}
+    return [trial for kind in kinds for trial in kind.trials(store.experiments(kind.kind), runs)]
+
+
+def select_trials(trials: Iterable[MeasuredTrial], query: Query, selected: Set[str]) -> list[MeasuredTrial]:
+    """A filter selects a search if it selects one of its trials. Trials without runs are tested by the fields that they
+    share with runs (``TRIAL_FIELDS``), or else not selected.
+    """
+    by_others = any(term.field not in TRIAL_FIELDS for term in query.terms)
+    tests = [term.test() for term in query.terms]
+    chosen = []
+    for trial in trials:
+        if trial.run_ids and query.terms:
+            if selected.isdisjoint(trial.run_ids):
+                continue
+        elif query.terms and (by_others or not all(test(_build_filterable(trial)) for test in tests)):
+            continue
+        chosen.append(trial)
+    return chosen
+
+
+def _matches(trial: MeasuredTrial, where: RunFilter) -> bool:
+    wishes = [(getattr(where, name), getattr(trial, own)) for name, own in FILTER_FIELDS.items()]
+    wishes.append((where.platform, trial.factors["platform"]))
+    for wanted, has in wishes:
+        if wanted is not None and has not in ([wanted] if isinstance(wanted, str) else wanted):
+            return False
+    return where.until is None or trial.started_at < where.until
+
+
+def _build_filterable(trial: MeasuredTrial) -> SimpleNamespace:
+    return SimpleNamespace(
+        platform=trial.factors["platform"],
+        testbed=trial.testbed,
+        testbed_fingerprint=trial.testbed_fingerprint,
+        emulated=trial.emulated,
+        plan_name=trial.plan_name,
+        uut_kernel=trial.conditions.get("kernel") or "",
+        hypervisor=trial.conditions.get("hypervisor") or "",
+    )
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
 
 MAX_PLATFORMS, MAX_PLATFORM_VERSIONS = 200, 500
 """Platforms of one report, and combinations of a platform with a kernel and a hypervisor: all pairs are compared."""

@@ -14,12 +14,11 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.report.changes import Side
-from labconsole.report.loading import build_side, digest_entered_runs
-from labconsole.report.measured_points import select_newest
+from labconsole.report.compared_effect import select_newest
+from labconsole.report.loading import build_side, digest_entered_runs, load_trials, select_trials
 from labconsole.report.occasions import base_name, build_trial_sides, describe_incomplete
+from labconsole.report.request import require_free
 from labconsole.report.sample import RunSample, select_sample
-from labconsole.report.selection import require_free
-from labconsole.report.trial_loading import load_trials, select_trials
 from labconsole.store.writing import RunStore
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from labconsole.contracts.measured import MeasuredTrial
 from labconsole.measure.admission import Admission
 from labconsole.measure.run_row import RunRow
-from labconsole.model.plan.occasions import AT
+from labconsole.model.plan.plan import AT
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.sample import RunSample

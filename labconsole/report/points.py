@@ -1,8 +1,4 @@
-"""Design points summarized over their set-ups, and the settings that they belong to. Pure, on plain rows: no pandas.
-
-A point's mean is the mean of its set-ups' means. Its loss is that of the unit under test if records separate the sides
-(method 2), else everything that was offered and not measured. A setting is all factors but the load.
-"""
+"""Design points summarized over their set-ups, with losses and delays, and the settings they belong to. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from labconsole.measure.contiguous_set_ups import ContiguousSetUps
+from labconsole.measure.admission import ContiguousSetUps
 from labconsole.measure.groups import (
     ONE_SET_UP,
     Alike,
@@ -24,11 +20,115 @@ from labconsole.measure.groups import (
 )
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.loss_interval import LossEstimate, loss_of_counts, loss_of_trials
+from labconsole.measure.statistics.bounded_means import LossEstimate, is_loss_known, loss_of_counts, loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
+from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.design_point import FrameSize
-from labconsole.report.packet_delays import PacketDelays
-from labconsole.report.point_losses import full_run_ids, lost_packets, missing_ratio
+from labconsole.model.record.extensions import PACKET_TIMES, PacketTimes
+from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP
+
+# -- point losses ------------------------------------------------------------------------------------------------------
+# Losses of a design point's trials, and the trials that lost next to nothing of the offered packets.
+
+
+def lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
+    """Packets lost by the unit under test, or by everything between the generator and the sink; None if unknown.
+
+    If a trial has slightly more frames out than in, those are the unit under test's own, and no loss shows. A larger
+    excess in any trial makes the loss of all unknown: else trials with larger losses would be left, and represent the
+    rest.
+    """
+    found: list[int | None] = []
+    for run in runs:
+        some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
+        if some is None or of is None:
+            found.append(None)
+        elif not is_loss_known(some, of):
+            return [None] * len(runs)
+        else:
+            found.append(max(some, 0))
+    return found
+
+
+def missing_ratio(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> float | None:
+    """The share of offered packets that was lost or late, over trials with known loss; None if there are none."""
+    missing = offered = 0
+    late_known = True
+    for run, some in zip(runs, lost, strict=True):
+        if some is None:
+            continue
+        missing, offered = missing + some, offered + (run.offered_packets or 0)
+        if by_sides:
+            late_known = late_known and run.late_packets is not None
+            missing += run.late_packets or 0
+    if not offered:
+        return None
+    ratio = missing / offered
+    return ratio if late_known or ratio >= REACHED_LOSS_RATIO else None
+
+
+def full_run_ids(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> frozenset[str]:
+    """The trials that forwarded all that they were offered, if their loss is known.
+
+    Their rate is the sender's, and a lower limit of what could be forwarded.
+    """
+    return frozenset(
+        run.run_id
+        for run, some in zip(runs, lost, strict=True)
+        if some is not None
+        and run.offered_packets
+        and (some + (run.late_packets or 0) * by_sides) / run.offered_packets < REACHED_LOSS_RATIO
+    )
+
+
+# -- packet delays -----------------------------------------------------------------------------------------------------
+# The delay of every packet of a trial, as far as its record has it, and the kernel probes used in it.
+
+
+@dataclass(frozen=True, slots=True)
+class PacketDelays:
+    """``histograms``: of each stream, as in its record. ``longest_ns``: the longest of all."""
+
+    histograms: tuple[str, ...]
+    longest_ns: int
+
+
+def read_packet_delays(streams: Sequence[Mapping[str, Any]], *, since_due: bool = False) -> PacketDelays | None:
+    """Packet delays, or None unless every stream has a readable histogram of the delays of all packets that arrived.
+    Measured from the sender's time stamps, or from the due times.
+    """
+    histograms, longest_ns = [], 0
+    for stream in streams:
+        try:
+            times = PacketTimes.model_validate((stream.get("extensions") or {}).get(PACKET_TIMES))
+            delay = times.due_ns if since_due else times.delay_ns
+            if delay is None:
+                return None
+            if TimeHistogram.decoded(delay.histogram).total != delay.packets:
+                return None
+        except ValueError:  # missing, from another version, or broken: verify reports it
+            return None
+        histograms.append(delay.histogram)
+        longest_ns = max(longest_ns, delay.max)
+    return PacketDelays(tuple(histograms), longest_ns) if histograms else None
+
+
+def list_kernel_probes(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Extra work of the nodes' kernels during a trial, besides forwarding: it takes a part of a processor."""
+    drops = (record.get("extensions") or {}).get("kernel_drops")
+    timed = [(stream.get("extensions") or {}).get(PACKET_TIMES) for stream in record["streams"]]
+    found = ("reasons for drops",) if isinstance(drops, Mapping) and "refused" not in drops else ()
+    timing = [each for each in timed if isinstance(each, Mapping) and "refused" not in each]
+    places = {by if (by := each.get("by")) in (GENERIC_XDP, NATIVE_XDP) else None for each in timing}
+    how = sorted("times of packets" if by is None else f"times of packets by {by}" for by in places)
+    return (*found, *how)
+
+
+# -- points ------------------------------------------------------------------------------------------------------------
+# Design points summarized over their set-ups, and the settings that they belong to. Pure, on plain rows: no pandas.
+#
+# A point's mean is the mean of its set-ups' means. Its loss is that of the unit under test if records separate the
+# sides (method 2), else everything that was offered and not measured. A setting is all factors but the load.
 
 DEDICATED = "none"
 """The background of the dedicated scenario: no second guest."""
@@ -382,3 +482,40 @@ def make_settings(
             setting, of_setting, None if load is None else math.inf if load == "max" else float(load)
         )
     return made
+
+
+# -- delays ------------------------------------------------------------------------------------------------------------
+# Delay at a design point, if its trials report one.
+
+NS_PER_US = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class DelayAt:
+    """Delay at one point: medians and 99th percentiles of its trials. ``kind``: over the shortest (RFC 5481, PDV) if
+    the clocks of the nodes are not shown to agree.
+    """
+
+    kind: Literal["one way", "over the shortest"]
+    p50_ns: SetUpMean
+    p99_ns: SetUpMean
+
+
+def find_delay(point: PointSummary, facts: Mapping[str, RunFacts]) -> DelayAt | None:
+    """Delay at a point, or None if no trial reports one. One-way only if all trials with a delay report it so."""
+    known = [
+        (block, facts[run_id])
+        for run_id, block in zip(point.run_ids, point.blocks_of_runs, strict=True)
+        if run_id in facts and facts[run_id].pdv_ns is not None
+    ]
+    if not known:
+        return None
+    one_way = all(fact.one_way_ns is not None for _, fact in known)
+    p50: Values = {}
+    p99: Values = {}
+    for block, fact in known:
+        delay = fact.one_way_ns if one_way else fact.pdv_ns
+        if delay is not None:
+            p50.setdefault(block, []).append(delay[0])
+            p99.setdefault(block, []).append(delay[1])
+    return DelayAt("one way" if one_way else "over the shortest", mean_of_point(p50), mean_of_point(p99))

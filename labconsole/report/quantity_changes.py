@@ -15,22 +15,29 @@ from typing import Final
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
 from labconsole.measure.paired_blocks import NOT_RANDOMIZED, is_alternating
-from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, NOTHING_VARIED, paired_effect
+from labconsole.measure.statistics.effects import (
+    MINIMUM_BLOCKS,
+    NOTHING_VARIED,
+    censored_sd_ratio,
+    paired_effect,
+    widen_effect,
+)
 from labconsole.measure.statistics.set_ups import mean_of
 from labconsole.report.compared_effect import (
     LOSS_UNKNOWN,
     NOTHING_LOST,
     OFFERED_LESS,
     ONE_FULL,
+    UNIFORM,
     ComparedEffect,
+    MeasuredPoint,
+    QuantityKey,
     ScopedEffect,
     SideSetUps,
     are_boots_mixed,
     build_scoped_effect,
     derive_unpaired_effect,
 )
-from labconsole.report.measured_points import UNIFORM, MeasuredPoint, QuantityKey
 
 UNKNOWN_SET_UPS: Final = "the set-ups of the trials are not known"
 SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"

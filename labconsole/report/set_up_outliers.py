@@ -1,15 +1,22 @@
-"""Which set-up of a point is apart from the others of its occasion, or occasion from the others. Pure."""
+"""Outlying set-ups and occasions: which is apart from the others, and the scatter of a baseline. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, NamedTuple
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from labconsole.measure.statistics.group_outliers import Outlier, find_outlier
-from labconsole.measure.statistics.set_ups import mean_of
-from labconsole.report.compared_effect import ComparedEffect, SideSetUps
-from labconsole.report.formatting import format_percent
-from labconsole.report.measured_points import MeasuredPoint
+from labconsole.measure.statistics.effects import FEWEST_OTHERS, MINIMUM_BLOCKS
+from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
+from labconsole.measure.statistics.set_ups import Outlier, deviation, find_outlier, mean_of
+from labconsole.report.changes import Side, collect_set_ups
+from labconsole.report.compared_effect import ComparedEffect, MeasuredPoint, SideSetUps, find_occasion_means
+from labconsole.report.formatting import format_design_point, format_noun_count, format_percent
+
+# -- set up outliers ---------------------------------------------------------------------------------------------------
+# Which set-up of a point is apart from the others of its occasion, or occasion from the others.
 
 OFF_BEFORE: Final = "look at its trials, or set the baseline without its occasion"
 OFF_AFTER: Final = "look at its trials, or judge by another occasion"
@@ -91,3 +98,148 @@ def name_set_up(set_up: Hashable, points: Sequence[MeasuredPoint]) -> str:
     trials = [trial for point in points for trial in point.trials if trial.set_up == set_up]
     name = f"set-up {set_up}" if isinstance(set_up, str) or not trials else f"the set-up of {trials[0].id}"
     return name if not trials else f"{name} of {trials[0].plan_name}"
+
+
+# -- baseline scatter --------------------------------------------------------------------------------------------------
+# Scatter between the occasions of a baseline, point by point, and outlying occasions and set-ups.
+
+FEW: Final = (
+    "fewer than three occasions do not show how far occasions differ: where packets are lost, a gate finds nothing but "
+    "undecided, unless it is given three later ones"
+)
+
+MOST_LINES: Final = 12
+"""Most outliers listed for people; ``--json`` has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointScatter:
+    """One quantity of one design point. ``sd_ratio``: between occasions. ``passing_margin_ratio``: the margin within
+    which one later occasion (two, if one is not judged) passes 8 times in 10 if nothing has changed, or None for fewer
+    than three occasions; occasions of one boot count as one. ``boots``: None if some are unknown. ``off``: sentences.
+    """
+
+    point: str
+    occasions: int
+    boots: int | None
+    sd_ratio: float | None
+    passing_margin_ratio: float | None
+    off: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The scatter as an object, for machine-readable output."""
+        return {
+            "point": self.point,
+            "occasions": self.occasions,
+            "boots": self.boots,
+            "sd_ratio": self.sd_ratio,
+            "passing_margin_ratio": self.passing_margin_ratio,
+            "off": list(self.off),
+        }
+
+
+def find_scatter(side: Side) -> list[PointScatter]:
+    """Scatter of every point and quantity that shows what the unit under test can do.
+
+    These are points where packets are lost, and quantities whose trials all have exact values: at a limit nothing
+    scatters.
+    """
+    plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
+    found = [
+        _scatter(
+            format_design_point(point.design),
+            collect_set_ups(point),
+            partial(name_block, plan_names=plan_names),
+            plan_names.get,
+        )
+        for point in side.points
+        if point.missing_ratio is not None and not point.full_run_ids
+    ]
+    found += [
+        _scatter(f"{point.words}: {point.quantity.name}", point.replicates, partial(name_set_up, points=[point]), str)
+        for point in side.quantities
+        if point.bounds == {"exact"}
+    ]
+    return found
+
+
+def later_occasions(baseline: int) -> int:
+    """The fewest later occasions that a gate judges with this many before."""
+    return 1 if baseline >= FEWEST_OTHERS else 2
+
+
+def _scatter(
+    point: str,
+    side: SideSetUps,
+    name: Callable[[Hashable], str],
+    name_occasion: Callable[[Hashable], str | None],
+) -> PointScatter:
+    means = find_occasion_means(side)
+    counts = OccasionCounts(len(means), later_occasions(len(means)))
+    sd = deviation([math.log(mean) for mean in means]) if means and min(means) > 0 else None
+    if sd is None or len(means) < MINIMUM_BLOCKS:
+        sd = margin = None
+    else:
+        margin = math.expm1(noncentrality_of_known_spread(counts) * counts.error_ratio * sd)
+    outlier = find_outlying_occasion(side)
+    off = (
+        []
+        if outlier is None
+        else [format_outlier(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
+    )
+    set_up = describe_outlier([side], name)
+    return PointScatter(
+        point=point,
+        occasions=len(means),
+        boots=None if None in side.boots.values() else side.boot_count,
+        sd_ratio=sd,
+        passing_margin_ratio=margin,
+        off=(*off, *([] if set_up is None else [set_up])),
+    )
+
+
+def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
+    """Describe the point whose occasions differ most, and the outliers.
+
+    Also describes what a gate cannot show with these ``named`` occasions.
+    """
+    known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
+    spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
+    if spread:
+        sd, margin, most = max(spread, key=lambda each: each[1])
+        most_of_all = "at most " if len(spread) > 1 else ""
+        later = "one later occasion passes" if later_occasions(most.occasions) == 1 else "two later occasions pass"
+        yield (
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at "
+            f"{most.point}: {later} there 8 times in 10 within a margin of "
+            f"{format_percent(margin, 2)} if nothing has changed"
+        )
+    off = [
+        f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"
+        for each in found
+        for sentence in each.off
+    ]
+    yield from off[:MOST_LINES]
+    if len(off) > MOST_LINES:
+        yield f"and {len(off) - MOST_LINES} more that are off, which --json lists"
+    yield from _describe_boots(found, named)
+
+
+def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
+    """Report too few occasions, also if only their boots are too few; otherwise a gate would report it first."""
+    boots = {each.boots for each in found}
+    fewest = min((each.occasions for each in found), default=named)
+    if named < MINIMUM_BLOCKS:
+        yield FEW
+    elif None in boots:
+        yield (
+            "the boot of some trials is not known, and so neither is how far occasions differ: where packets are lost, "
+            "a gate finds nothing but undecided"
+        )
+    elif fewest < MINIMUM_BLOCKS:
+        yield f"occasions of one boot count as one, which makes {fewest} of these {named}; {FEW}"
+    elif boots == {1}:
+        yield (
+            "all of them are of one boot, and do not show how far boots differ: a gate on an occasion of another boot, "
+            "such as of another kernel, is undecided; set the baseline from three boots or more for those"
+        )

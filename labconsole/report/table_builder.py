@@ -1,21 +1,31 @@
-"""Tables declared column by column: the name in the CSV and the exact value, the heading and the printed cell. Pure.
-
-A table is a list of columns and the items that its rows are about. Cells cannot get under the wrong heading, and a
-column more is one line more.
-"""
+"""Tables declared column by column, and the columns that tables of guests and of papers' statements share. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from labconsole.contracts.report import Cell, Table
 from labconsole.measure.statistics.effects import Effect
-from labconsole.measure.statistics.line_in_blocks import OverBlocks
+from labconsole.measure.statistics.regression import OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.effect_formatting import format_effect, format_line_part
-from labconsole.report.formatting import UNKNOWN, format_mean, format_number, format_p_value
+from labconsole.report.formatting import (
+    UNKNOWN,
+    format_effect,
+    format_left_out,
+    format_line_part,
+    format_mean,
+    format_number,
+    format_p_value,
+)
+from labconsole.report.reference import format_printed_value
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+# Tables declared column by column: the name in the CSV and the exact value, the heading and the printed cell.
+#
+# A table is a list of columns and the items that its rows are about. Cells cannot get under the wrong heading, and a
+# column more is one line more.
 
 Item = TypeVar("Item", contravariant=True)
 """What a row is about, such as a design point."""
@@ -234,3 +244,62 @@ def mean_with_bounds(found: SetUpMean | None) -> Interval:
 def effect_with_bounds(found: Effect | None) -> Interval:
     """A relative change and its bounds."""
     return (None, None, None) if found is None else (found.change, found.ci_low, found.ci_high)
+
+
+# -- guest columns -----------------------------------------------------------------------------------------------------
+# Columns that all tables of points of guests share: excluded trials, and the environment.
+
+
+class PointOfGuests(Protocol):
+    """A point of guests, whatever they did."""
+
+    @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def hypervisor(self) -> str: ...
+
+
+def environment_columns(key: Callable[[Item], PointOfGuests], testbeds: Mapping[str, str]) -> TableColumn[Item]:
+    """The environment, last in the CSV: points differ in it. ``testbeds``: fingerprint to name."""
+
+    def values(item: Item) -> tuple[str, str | None, str | None]:
+        point = key(item)
+        return testbeds[point.testbed_fingerprint], point.kernel or None, point.hypervisor or None
+
+    return csv_columns(("testbed", "kernel", "hypervisor"), values)
+
+
+def left_out_column(
+    left_out: Callable[[Item], Mapping[str, int]], only_csv: Callable[[Item], bool] = lambda _: False
+) -> TableColumn[Item]:
+    """The number of excluded trials by reason code. ``only_csv``: rows in which the printed cell is empty."""
+
+    def value(item: Item) -> str:
+        return format_left_out(left_out(item))
+
+    return column("left_out_codes", "left out", value, lambda item: "" if only_csv(item) else value(item) or "none")
+
+
+# -- paper columns -----------------------------------------------------------------------------------------------------
+# Rows of one's own result and a paper's statement on the same, and the columns of the statement.
+
+Own = TypeVar("Own")
+
+
+class PaperRow(NamedTuple, Generic[Own]):
+    """``own``: the own result. ``paper``: a row of a paper's table of sentences (``shape``), or of printed numbers."""
+
+    own: Own
+    paper: Mapping[str, str]
+
+
+def paper_columns(heading: str = "paper's platform") -> TableColumn[PaperRow[Own]]:
+    """The paper's statement, last in the table: the platform, what it says, and where. ``heading``: of the platform."""
+    columns: list[TableColumn[PaperRow[Own]]] = [
+        column("paper_platform", heading, lambda row: row.paper["platform"]),
+        column("paper", "the paper", lambda row: row.paper.get("shape") or format_printed_value(row.paper)),
+        column("where", "where", lambda row: row.paper["where"]),
+    ]
+    return join_columns(columns)

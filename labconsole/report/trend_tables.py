@@ -1,15 +1,21 @@
-"""Results over occasions as tables, figures and objects, for each kind by itself. Pure."""
+"""Results over occasions as tables, figures and objects, and the report units of each kind that show them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from labconsole.contracts.measured import Quantity
-from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
+from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, Quantity
+from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.trend import CUT_RESULTS
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.plan.plan import AT
+from labconsole.model.record.kind import record_kinds
+from labconsole.report.compared_effect import select_newest
 from labconsole.report.formatting import UNKNOWN, format_number, format_percent
+from labconsole.report.material import Material, Unit
+from labconsole.report.occasions import base_name, build_trial_sides
 from labconsole.report.table_builder import (
     Item,
     TableColumn,
@@ -21,7 +27,10 @@ from labconsole.report.table_builder import (
     mean_value,
     printed_column,
 )
-from labconsole.report.trends import RUN, Trend, TrendResult, TrendStep
+from labconsole.report.trends import RUN, Trend, TrendResult, TrendStep, find_trends
+
+# -- trend tables ------------------------------------------------------------------------------------------------------
+# Results over occasions as tables, figures and objects, for each kind by itself.
 
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
@@ -363,3 +372,58 @@ def build_json_object(trend: Trend) -> dict[str, Any]:
         "margin_ratio": trend.margin_ratio,
         "why": trend.why,
     }
+
+
+# -- trend units -------------------------------------------------------------------------------------------------------
+# Results of a kind other than runs over the occasions of its plans: the report units that all kinds share.
+
+SEARCHES = "search"
+"""The kind that a report's material keeps apart from the others."""
+
+MOST_PANELS = 12
+"""Most panels of the figure; the table has every design point."""
+
+
+def build_trend_units(measured: MeasuredKind, place: int) -> tuple[Unit, ...]:
+    """A figure and tables of every plan with several occasions; empty if there is none."""
+    name = measured.kind.name
+    return (
+        ReportUnit(name=f"trend-{name}", place=place, make=partial(_figure, measured=measured)),
+        ReportUnit(name=f"trends-{name}", place=place, make=partial(_tables, measured=measured)),
+    )
+
+
+def build_trend_figures(trends: Sequence[Trend]) -> list[Figure]:
+    """Figures of the first design points."""
+    return list(build_figures(trends[:MOST_PANELS]))
+
+
+def build_trend_tables(trends: Sequence[Trend], omitted: Sequence[str]) -> list[Table]:
+    """Tables of the design points, the changes, and every result. ``omitted``: the occasions that are left out."""
+    found = list(build_tables(trends))
+    if found and omitted:
+        found[0] = replace(found[0], note=f"{found[0].note} {'. '.join(omitted)}.")
+    return [*found, *build_results_tables(trends)]
+
+
+def _figure(material: Material, *, measured: MeasuredKind) -> list[Figure]:
+    return build_trend_figures(_trends(material, measured)[0])
+
+
+def _tables(material: Material, *, measured: MeasuredKind) -> list[Table]:
+    return build_trend_tables(*_trends(material, measured))
+
+
+def _trends(material: Material, measured: MeasuredKind) -> tuple[list[Trend], list[str]]:
+    by_plan: dict[str, list[MeasuredTrial]] = {}
+    records = material.searches if measured.kind.name == SEARCHES else material.of(measured.kind.name)
+    for trial in select_newest(measured.trials(records, material.search_runs)):
+        if AT in trial.plan_name:
+            by_plan.setdefault(base_name(trial.plan_name), []).append(trial)
+    found: list[Trend] = []
+    omitted: list[str] = []
+    for trials in by_plan.values():
+        if len({trial.plan_name for trial in trials}) > 1:
+            sides = list(build_trial_sides(trials, trials, "", omitted.append))
+            found += find_trends(sides, margin_ratio=material.given_margin_ratio)
+    return found, omitted

@@ -15,12 +15,18 @@ from typing import Final, NamedTuple, TypeVar
 from labconsole.contracts.measured import HELD, Quantity
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.measure.trend import MINIMUM_RESULTS, Level, Resolution, Segmentation, segment
-from labconsole.measure.trend_power import SmallestSteps, smallest_steps
+from labconsole.measure.trend import (
+    MINIMUM_RESULTS,
+    Level,
+    Resolution,
+    Segmentation,
+    SmallestSteps,
+    segment,
+    smallest_steps,
+)
 from labconsole.report.changes import Side, declared_margin, design_key, find_differences
-from labconsole.report.compared_effect import LOSS_UNKNOWN
+from labconsole.report.compared_effect import LOSS_UNKNOWN, UNIFORM, MeasuredPoint
 from labconsole.report.formatting import format_design_point
-from labconsole.report.measured_points import UNIFORM, MeasuredPoint
 from labconsole.report.points import PointSummary
 from labconsole.report.quantity_changes import DIFFERENT_PROGRAMS, NONE_REACHED, UNKNOWN_SET_UPS, find_cache_objection
 

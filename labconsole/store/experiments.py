@@ -17,8 +17,7 @@ from sqlalchemy import Connection, RowMapping, func, insert, select, tuple_
 
 from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
-from labconsole.model.record.kind import ExperimentColumns, R, RecordKind
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import ExperimentColumns, R, RecordKind, record_kinds
 from labconsole.model.record.summary import EVERYTHING, RunFilter
 from labconsole.store.records import describe_validation_error, json_object, refuse_long_names, utc_text
 from labconsole.store.sql.schema import experiments, find_experiments_table

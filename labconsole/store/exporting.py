@@ -14,8 +14,7 @@ from labconsole.errors import StoreError
 from labconsole.measure.drop_causes import drops_of_run
 from labconsole.measure.packet_times import QUANTILES, TIMES_OF_RUNS, column_of, times_of_run
 from labconsole.model.design_point import INCLUDES_FCS
-from labconsole.model.record.kernel_drops import EXTENSION as KERNEL_DROPS
-from labconsole.model.record.packet_times import EXTENSION as PACKET_TIMES
+from labconsole.model.record.extensions import KERNEL_DROPS, PACKET_TIMES
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.reading import StoredRuns
 

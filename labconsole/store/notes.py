@@ -1,9 +1,4 @@
-"""Notes on runs and plans, and the calibrations of testbeds, which a store keeps next to the runs.
-
-A note is about a run, not part of its record: the record contains what was measured and never changes. A removed note
-remains as a row without text, so that the import of an older export does not restore it: the newer note counts. A note
-on a plan is in the same table under a key that is no run id (model/record/note.py); it does not require any run.
-"""
+"""What a store keeps next to the runs: notes on runs and plans, calibrations of testbeds, baselines."""
 
 from __future__ import annotations
 
@@ -13,13 +8,28 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, inspect, select, update
 
 from labconsole.errors import StoreError
-from labconsole.model.record.note import PLAN_NOTE_NAME, PlanNote, RunNote, is_plan_key
-from labconsole.store.records import refuse_long_names, utc_text
-from labconsole.store.sql.schema import calibrations, notes, runs
-from labconsole.store.untrusted_json import parse_json
+from labconsole.model.record.annotations import (
+    ALLOWED_NAMES,
+    NAME,
+    PLAN_NOTE_NAME,
+    Baseline,
+    PlanNote,
+    RunNote,
+    is_plan_key,
+)
+from labconsole.store.records import parse_json, refuse_long_names, utc_text
+from labconsole.store.sql.schema import baselines, calibrations, notes, runs
+
+# -- notes -------------------------------------------------------------------------------------------------------------
+# Notes on runs and plans, and the calibrations of testbeds, which a store keeps next to the runs.
+#
+# A note is about a run, not part of its record: the record contains what was measured and never changes. A removed note
+# remains as a row without text, so that the import of an older export does not restore it: the newer note counts. A
+# note on a plan is in the same table under a key that is no run id (model/record/annotations.py); it does not require
+# any run.
 
 MAX_NOTE_CHARACTERS = 10_000
 """A note is a few sentences; a longer text belongs in a file, which the note can name."""
@@ -164,3 +174,46 @@ def read_calibrations(
     for row in connection.execute(statement.limit(limit) if limit is not None else statement):
         found.append(parse_calibration(row.record, f"calibration {row.id}"))
     return found
+
+
+# -- baselines ---------------------------------------------------------------------------------------------------------
+# Baselines in a store: rows are only added, and the last one of a name counts.
+
+_COLUMNS = (
+    baselines.c.name,
+    baselines.c.plan_name,
+    baselines.c.plan_hash,
+    baselines.c.testbed,
+    baselines.c.testbed_fingerprint,
+    baselines.c.author,
+    baselines.c.set_at,
+)
+
+
+def read_baselines(connection: Connection) -> list[Baseline]:
+    """All baselines that were ever set, the last first; none if the store was never written by a program that has them.
+
+    Raises StoreError for an invalid row: the store may come from someone else.
+    """
+    if not inspect(connection).has_table(baselines.name):
+        return []
+    rows = connection.execute(select(*_COLUMNS).order_by(baselines.c.id.desc()))
+    return [_baseline(row._asdict(), number) for number, row in enumerate(rows, 1)]
+
+
+def _baseline(values: dict[str, Any], number: int) -> Baseline:
+    where = f"baseline {number} from the last"
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise StoreError(f"{where} cannot be read: its {name} is not a text")
+    if not NAME.fullmatch(values["name"]):
+        raise StoreError(f"{where} cannot be read: its name is {values['name'][:80]!r}; allowed: {ALLOWED_NAMES}")
+    refuse_long_names(values.items(), where)
+    utc_text(values["set_at"], where)
+    return Baseline(**values)
+
+
+def write_baseline(connection: Connection, baseline: Baseline) -> None:
+    """Add a baseline. Needs the write lock."""
+    number = connection.execute(select(func.coalesce(func.max(baselines.c.id), 0) + 1)).scalar_one()
+    connection.execute(insert(baselines).values(id=number, **baseline.to_json()))

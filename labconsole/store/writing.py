@@ -11,18 +11,15 @@ from sqlalchemy import Connection, insert, select, update
 from labconsole.contracts.ports import Series
 from labconsole.errors import StoreError
 from labconsole.model.identity import RUN_ID
-from labconsole.model.record.baseline import Baseline
-from labconsole.model.record.note import plan_key
+from labconsole.model.record.annotations import Baseline, plan_key
 from labconsole.model.record.run import RunRecord
-from labconsole.store.baselines import write_baseline
 from labconsole.store.experiments import ExperimentsWriting
 from labconsole.store.location import FileLocation, StoreLocation
-from labconsole.store.notes import checked_note, newer_than, read_notes, write_calibration, write_note
+from labconsole.store.notes import checked_note, newer_than, read_notes, write_baseline, write_calibration, write_note
+from labconsole.store.reading import QueryableRuns
 from labconsole.store.records import checked_text, same_record
-from labconsole.store.run_queries import QueryableRuns
 from labconsole.store.series import pack_series, unpack_series
-from labconsole.store.sql.backend import Backend
-from labconsole.store.sql.opening import open_for_writing, open_read_only
+from labconsole.store.sql.backend import Backend, open_for_writing, open_read_only
 from labconsole.store.sql.schema import SCHEMA_VERSION, build_row, runs
 
 

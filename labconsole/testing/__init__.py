@@ -6,8 +6,6 @@ The functions need neither a testbed nor a network; to test what a driver does o
 
 from __future__ import annotations
 
-from labconsole.testing.contracts import check_driver, check_exporter, check_units
-from labconsole.testing.experiments import check_experiment
-from labconsole.testing.generators import check_generator
+from labconsole.testing.contracts import check_driver, check_experiment, check_exporter, check_generator, check_units
 
 __all__ = ["check_driver", "check_experiment", "check_exporter", "check_generator", "check_units"]

@@ -1,25 +1,39 @@
-"""The promises of drivers, exporters and report units, each as an assertion with a sentence."""
+"""The promises of drivers, exporters, report units, kinds of experiment and generators, each as an assertion."""
 
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from labconsole.contracts.driver import DriverInfo, StreamWiring
 from labconsole.contracts.report import ReportUnit
 from labconsole.errors import ConfigError
 from labconsole.experiments.units import report_units
+from labconsole.model.generator import NODE_FUNCTIONS, generator_of
+from labconsole.model.generator_names import BUILT_IN
+from labconsole.model.inventory import Inventory
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plugins import checked_experiment
+from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunSummary
+from labconsole.nodes import archive
+from labconsole.plugins import PluginError
 from labconsole.report.loading import load_report
 from labconsole.report.request import ReportRequest
 from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store
+
+# -- drivers, exporters and report units -------------------------------------------------------------------------------
+# The promises of drivers, exporters and report units, each as an assertion with a sentence.
 
 WIRING: Final = StreamWiring(
     name="s1",
@@ -94,3 +108,83 @@ def check_units(module: ModuleType, store: str | Path) -> None:
             ReportRequest(), opened, [*ours, *theirs], place=str(store), on_unreadable=lambda problem: None
         )
     assert not made.failures, made.failures[0]
+
+
+# -- kinds of experiment -----------------------------------------------------------------------------------------------
+# The promises of a kind of experiment, each as an assertion with a sentence.
+
+
+def check_experiment(
+    module: ModuleType, name: str, plan: Plan, factors: Mapping[str, Any], inventory: Inventory, kind: RecordKind[Any]
+) -> None:
+    """Check a kind of experiment: the steps that it makes of these ``factors``, compared with a plan without them.
+
+    ``plan`` and ``inventory`` are as ``load_plan`` and ``load_inventory`` read them; ``kind`` is that of its records.
+    """
+    try:
+        checked_experiment(module, name)
+    except PluginError as exc:
+        raise AssertionError(str(exc)) from None
+    model: type[BaseModel] = module.FACTORS
+    try:
+        model.model_validate({**factors, UNKNOWN_OPTION: 1})
+    except ValidationError:
+        pass
+    else:
+        raise AssertionError("FACTORS accepts an unknown key")
+    assert kind.name == name, f"its records are of kind {kind.name!r}, and the plan's key is {name!r}"
+    asked = (name, model.model_validate(dict(factors)))
+    with_it = replace(plan.resolved(inventory), experiments=(asked,))
+    with tempfile.TemporaryDirectory() as place, open_store(f"{place}/runs.sqlite") as store:
+        made = module.EXPERIMENT(store)
+        steps, again, salted = (made.steps(with_it, None, salt) for salt in ("", "", "occasion"))
+        assert steps, "it builds no step from these factors"
+        hashes = [step.hash for step in steps]
+        assert len(set(hashes)) == len(hashes), "two steps have the same hash"
+        assert [step.hash for step in again] == hashes, "a step's hash differs from call to call"
+        assert not {step.hash for step in salted} & set(hashes), "a salt does not change the hashes of steps"
+        for step in steps:
+            assert step.request.platform in inventory.platforms, f"{step.request.platform} is not a platform"
+            words, durations_s = step.describe(), step.durations_s(inventory)
+            assert isinstance(words, str) and words and "\n" not in words, "describe() is not one line"
+            assert durations_s and all(each > 0 for each in durations_s), (
+                "durations_s() gives no duration of its trials"
+            )
+        assert not made.stored(steps, inventory.fingerprint()), "it finds stored steps in an empty store"
+        assert not made.earlier(inventory.fingerprint()), "it finds earlier steps in an empty store"
+    recompute = getattr(module, "RECOMPUTE", None)
+    assert recompute is None or callable(recompute), "RECOMPUTE cannot be called"
+
+
+# -- generators --------------------------------------------------------------------------------------------------------
+# The promises of a traffic generator, each as an assertion with a sentence.
+
+_IMPORT: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from importlib import import_module
+module = import_module(sys.argv[2])
+missing = [name for name in sys.argv[3:] if not callable(getattr(module, name, None))]
+sys.exit("lacks " + ", ".join(missing) if missing else 0)
+"""
+
+
+def check_generator(module: ModuleType, name: str, *, python: str = sys.executable) -> None:
+    """Check a traffic generator: its ``GENERATOR``, and its node code, imported as a node does.
+
+    The import sees only the standard library of ``python`` and the agent's archive; give it a Python 3.9 if there is
+    one. To test what the generator sends, measure with it.
+    """
+    assert name not in BUILT_IN, f"a generator {name} already exists"
+    try:
+        made = generator_of(module, name)
+    except PluginError as exc:
+        raise AssertionError(str(exc)) from None
+    assert made.about.summary, "GENERATOR says nothing in summary"
+    with tempfile.TemporaryDirectory() as place:
+        agent = Path(place) / "agent.pyz"
+        agent.write_bytes(archive.build_agent({name: made}))
+        words = [str(agent), f"{archive.GENERATORS}.{name}", *NODE_FUNCTIONS]
+        done = subprocess.run([python, "-I", "-S", "-c", _IMPORT, *words], capture_output=True, text=True, check=False)
+    last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    assert done.returncode == 0, f"{made.about.node} cannot be imported on a node: {last[0]}"

@@ -1,8 +1,4 @@
-"""Axes of charts: the values an axis can show, and round, evenly spaced ticks for charts made of cells. Pure.
-
-The functions here check every chart before it is drawn. Chart libraries raise errors, never finish or end the process
-at values that no axis can show.
-"""
+"""Axes of charts: the values an axis can show, round ticks, and an interval on an axis of cells. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +6,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import cycle
 from numbers import Real
 from operator import ne
 from typing import Any
 
 from labconsole.text.cells import format_decimal, format_rounded
+
+# -- axes --------------------------------------------------------------------------------------------------------------
+# Axes of charts: the values an axis can show, and round, evenly spaced ticks for charts made of cells.
+#
+# The functions here check every chart before it is drawn. Chart libraries raise errors, never finish or end the process
+# at values that no axis can show.
 
 _STEPS = ((1.0, 1.0), (1.5, 0.8), (2.0, 1.0), (2.5, 0.97), (3.0, 0.9), (4.0, 0.9), (5.0, 1.0), (6.0, 0.8), (8.0, 0.8))
 """Leading digits of a step, and how readable each is. A less readable step must make up for it by filling the room."""
@@ -170,3 +173,53 @@ def format_ticks(axis: Axis, unit: str = "") -> list[str]:
         places += 1
     values = [0.0 if abs(value) < axis.step / 2 else value for _, value in axis.ticks()]
     return [(format_decimal(value, places) if places and value else format_rounded(value)) + unit for value in values]
+
+
+# -- interval bar ------------------------------------------------------------------------------------------------------
+# An interval between two bounds on an axis of cells, and the trial at its position.
+#
+# Nothing here depends on colour: each interval has its own strokes and ends, and a trial has a mark.
+
+STROKES = ("├─┤", "╞═╡", "┝┅┥", "╟┈╢")
+"""Lower end, line and upper end of the first criterion, the second, and so on. The fifth looks like the first."""
+
+BEYOND_AXIS = "‹›"
+"""Marks of a trial beyond either end of the axis."""
+
+
+UNSETTLED = "·"
+"""Stroke of an interval whose bounds more trials may move."""
+
+
+def draw_intervals(axis: Axis, bounds: Sequence[tuple[float | None, float | None, bool]], at: float, mark: str) -> str:
+    """Draw one row: every interval (low, high, settled) as far as it lies on the axis. An unknown end is left open."""
+    cells = [" "] * axis.cells
+    for strokes, (low, high, settled) in reversed(list(zip(cycle(STROKES), bounds, strict=False))):
+        if low is None and high is None:
+            continue
+        first = 0 if low is None else axis.dot(low, 1)
+        last = axis.cells - 1 if high is None else axis.dot(high, 1)
+        for cell in range(max(0, first), min(last, axis.cells - 1) + 1):
+            cells[cell] = strokes[1] if settled else UNSETTLED
+        for known, place, end in ((low, first, strokes[0]), (high, last, strokes[2])):
+            if known is not None and 0 <= place < axis.cells:
+                cells[place] = end
+    place = axis.dot(at, 1)
+    if 0 <= place < axis.cells:
+        cells[place] = mark
+    else:
+        cells[0 if place < 0 else -1] = BEYOND_AXIS[place >= axis.cells]
+    return "".join(cells)
+
+
+def axis_title(axis: Axis) -> str:
+    """Return the axis' labels in one row. Each begins at its tick, except the last, which ends there."""
+    cells = [" "] * axis.cells
+    labels = format_ticks(axis)
+    free = 0
+    for (cell, _), word in zip(axis.ticks(), labels, strict=True):
+        place = min(cell, axis.cells - len(word))
+        if place >= free:
+            cells[place : place + len(word)] = word
+            free = place + len(word) + 1
+    return "".join(cells)

@@ -1,8 +1,4 @@
-"""Offered and measured rate of a stream over time at one resolution, with its loss in a strip below. Pure.
-
-Measured is a line and offered a row of single dots, so they differ without colour. Where both are equal, only the line
-is left. In the strip the lowest dots mean no loss, anything above means loss, and blank means unknown.
-"""
+"""Offered and measured rate of streams over time, the loss in a strip below: one panel, or a grid of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +9,70 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from labconsole.text.axis import (
-    Axis,
-    Undrawable,
-    check_numbers,
-    check_span,
-    fit_axis,
-    fit_upright,
-    format_ticks,
-)
+from rich.cells import cell_len
+
+from labconsole.text.axis import Axis, Undrawable, check_numbers, check_span, fit_axis, fit_upright, format_ticks
 from labconsole.text.cells import safe
-from labconsole.text.dots import DOTS_ACROSS, DOTS_UP, LOWEST_DOTS, Dots, braille
+
+# -- dots --------------------------------------------------------------------------------------------------------------
+# A picture of dots in braille cells, eight dots a cell: four per cell vertically, two horizontally.
+
+_BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+"""Bits of a cell's left and right column, from the bottom."""
+
+_SPANS = [[[sum(side[low : high + 1]) for high in range(4)] for low in range(4)] for side in _BITS]
+"""Bits of all dots between two dots of a column."""
+
+LOWEST_DOTS = 0x40 | 0x80
+
+DOTS_UP, DOTS_ACROSS = 4, 2
+
+
+class Dots:
+    """A canvas of dots, counted from the lower left. Dots outside are left out."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.columns, self.rows = columns, rows
+        self._cells = [[0] * columns for _ in range(rows)]
+
+    def set(self, x: int, y: int) -> None:
+        """Set one dot."""
+        self.bar(x, y, y)
+
+    def bar(self, x: int, low: int, high: int) -> None:
+        """Set all dots of a column from ``low`` to ``high``. Those above or below the canvas are drawn at its edge."""
+        top = self.rows * DOTS_UP - 1
+        low, high = min(max(low, 0), top), min(max(high, 0), top)
+        if not 0 <= x < self.columns * DOTS_ACROSS:
+            return
+        column, spans = x // DOTS_ACROSS, _SPANS[x % DOTS_ACROSS]
+        for row in range(low // DOTS_UP, high // DOTS_UP + 1):
+            first, last = max(low - row * DOTS_UP, 0), min(high - row * DOTS_UP, DOTS_UP - 1)
+            self._cells[row][column] |= spans[first][last]
+
+    def line(self, x0: int, y0: int, x1: int, y1: int) -> None:
+        """Draw a line without gaps, from left to right. Larger rises are joined by vertical strokes."""
+        before = y0
+        for x in range(x0, x1 + 1):
+            y = y1 if x1 == x0 else y0 + round((y1 - y0) * (x - x0) / (x1 - x0))
+            self.bar(x, min(before, y), max(before, y))
+            before = y
+
+    def row(self, place: int) -> list[int]:
+        """The cells of a row as bits. The lowest row is 0."""
+        return self._cells[place]
+
+
+def braille(bits: int) -> str:
+    """The braille character with these dots, or a blank if there are none."""
+    return chr(0x2800 | bits) if bits else " "
+
+
+# -- one panel ---------------------------------------------------------------------------------------------------------
+# Offered and measured rate of a stream over time at one resolution, with its loss in a strip below.
+#
+# Measured is a line and offered a row of single dots, so they differ without colour. Where both are equal, only the
+# line is left. In the strip the lowest dots mean no loss, anything above means loss, and blank means unknown.
 
 OFFERED_EVERY_DOTS = 4
 LEGEND = (("⠒⠒⠒ measured", "measured"), ("⠂ ⠂ offered", "offered"), ("⣿ lost", "loss"))
@@ -314,3 +363,65 @@ def _time_rows(scale: PanelScale, *, labels: bool) -> list[Cells]:
         rows.append([((margin + "└" if labels else "") + "".join(line), "axis")])
     rows.append([((margin + " " if labels else "") + "".join(under), "axis")])
     return rows
+
+
+# -- panels in a grid --------------------------------------------------------------------------------------------------
+# Panels of several streams on one scale, in a grid of as many as fit.
+
+LEAST_ACROSS = 15
+"""Minimum width of a readable panel, in cells."""
+
+LABEL_CELLS = 8
+
+GOOD_ROWS = 7
+"""A title, three rows of rates, two of loss, one of seconds. Panels are lower only if no panel would fit otherwise."""
+
+NamedSeries = tuple[str, RateSeries]
+
+
+def fit_grid(width: int, height: int, count: int) -> tuple[int, int]:
+    """Return (panels in a row, rows of panels) for as many of ``count`` as fit, each with a title above it."""
+    most_across = max(1, (width - LABEL_CELLS + GAP) // (LEAST_ACROSS + GAP))
+    most_rows = max(1, height // GOOD_ROWS)
+    rows = min(most_rows, max(1, -(-count // most_across)))
+    return min(most_across, -(-count // rows)), rows
+
+
+def draw_grid(
+    streams: Sequence[NamedSeries], chosen: int, width: int, height: int, *, span_s: float | None
+) -> tuple[list[Cells], int]:
+    """Draw at most ``height`` lines. Returns also how many streams did not fit.
+
+    Shows the page that contains the ``chosen`` stream, which is marked ▸.
+    """
+    across, rows = fit_grid(width, height, len(streams))
+    page = across * rows
+    begin = chosen // page * page
+    shown = range(begin, min(begin + page, len(streams)))
+    each = height // rows
+    panels = draw_panels([series for _, series in streams], shown, width, each - 1, across=across, span_s=span_s)
+    lines: list[Cells] = []
+    for first in range(0, len(shown), across):
+        row_panels = panels[first : first + across]
+        titles = [("▸ " if number == chosen else "  ") + streams[number][0] for number in shown[first : first + across]]
+        lines.append(_titles(titles, [sum(cell_len(text) for text, _ in panel[0]) for panel in row_panels]))
+        lines += [_join_columns(parts) for parts in zip(*row_panels, strict=True)]
+    return lines, len(streams) - len(shown)
+
+
+def _titles(titles: Sequence[str], widths: Sequence[int]) -> Cells:
+    """Return a title above the plot of each panel. The first panel has the labels on its left."""
+    labels = widths[0] - widths[-1]
+    rooms = [widths[0] - labels, *widths[1:]]
+    texts = [safe(title, room) for title, room in zip(titles, rooms, strict=True)]
+    padded = [word + " " * (room - cell_len(word)) for word, room in zip(texts, rooms, strict=True)]
+    return [(" " * labels + (" " * GAP).join(padded), "title")]
+
+
+def _join_columns(parts: Sequence[Cells]) -> Cells:
+    line: Cells = []
+    for place, part in enumerate(parts):
+        if place:
+            line.append((" " * GAP, ""))
+        line += part
+    return line

@@ -1,9 +1,4 @@
-"""The console: wires a session to screens. It measures nothing and decides nothing about measurements.
-
-The session is made after the first frame is on screen, on the app's own loop, because connecting takes longer than an
-operator should look at an empty screen. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop
-traffic, let the engine keep what was counted, close the session.
-"""
+"""The console: wires a session to screens, from the first start on. It measures nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +8,17 @@ import gc
 import inspect
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from textual import work
-from textual.app import ComposeResult, SystemCommand
+from textual.actions import parse
+from textual.app import App, ComposeResult, SystemCommand
+from textual.dom import DOMNode
+from textual.markup import escape
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.widgets import Static
@@ -33,31 +31,125 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
 from labconsole.tui.console.first_start import FirstStart
-from labconsole.tui.console.gc_policy import freeze_garbage_collector
-from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
-from labconsole.tui.console.navigation import NavigationHistory
-from labconsole.tui.console.sanitizing_app import SanitizingApp
+from labconsole.tui.console.runtime import (
+    HangUpDriver,
+    KeyQueueApp,
+    SanitizingApp,
+    StyleSheet,
+    ThrottledSelector,
+    detach,
+    freeze_garbage_collector,
+    terminal_is_gone,
+)
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
-from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.console.style_sheet import StyleSheet
-from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
-from labconsole.tui.console.throttled_selector import ThrottledSelector
-from labconsole.tui.first_start_app import FirstStartApp
-from labconsole.tui.help_entries import Sections, help_sections, list_palette_commands
-from labconsole.tui.keymap import KeyScopes, check_settings, collect_key_scopes, themes
+from labconsole.tui.console.state import ConsoleState, JournalHandler
+from labconsole.tui.keymap import PARTS, KeyScopes, check_settings, collect_key_scopes, themes
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.away_notifier import SINCE
-from labconsole.tui.parts.confirm import Confirm
-from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.key_queue import KeyQueueApp
-from labconsole.tui.parts.screen import ConsoleScreen
-from labconsole.tui.parts.search_runner import SearchRunnerApp
+from labconsole.tui.parts.dialogs import Confirm
+from labconsole.tui.parts.overlay import Help, Overlay, key_sections
+from labconsole.tui.parts.screen import ConsoleScreen, DocumentedScreen, NavigationHistory
+from labconsole.tui.parts.trial_runner import SearchRunnerApp
 from labconsole.tui.screens import SCREENS, ScreenEntry
 
 if TYPE_CHECKING:
     from labconsole.tui.parts.screen import ReadTrends
+
+
+# -- help entries ------------------------------------------------------------------------------------------------------
+# Texts of all actions, for the help of the active screen and for the command palette.
+
+Sections = list[tuple[str, list[tuple[str, str]]]]
+
+
+def help_sections(everywhere: Sequence[Action], screen: Screen[Any], keymap: Mapping[str, str]) -> Sections:
+    """Keys by where they work, those of the active screen first. An overlay hides what works everywhere else."""
+    sections = {}
+    if isinstance(screen, Overlay):
+        sections = {f"In {screen.title_in_help}": screen.declared_actions()}
+        everywhere = [action for action in everywhere if action.priority]
+    if isinstance(screen, DocumentedScreen):
+        sections = {f"On the {screen.title_in_help} screen": [each for _, each in screen.documented_actions()]}
+    parts = {f"In {place}": owner.ACTIONS for place, owner in PARTS.items()}
+    return key_sections({**sections, "Everywhere": everywhere, **parts}, keymap)
+
+
+def list_palette_commands(
+    app: App[Any], everywhere: Iterable[Action], screen: Screen[Any], keymap: Mapping[str, str]
+) -> Iterable[SystemCommand]:
+    """Everything that is possible now, each once."""
+    documented: list[tuple[DOMNode, Action]] = [(app, action) for action in everywhere]
+    if isinstance(screen, DocumentedScreen):
+        documented += screen.documented_actions()
+    offered: set[tuple[DOMNode, str, tuple[object, ...]]] = set()
+    for node, action in documented:
+        place, name, parameters = parse(action.does)
+        does = ({"app": app, "screen": screen}.get(place, node), name, parameters)
+        if does not in offered and does[0].check_action(name, parameters):
+            offered.add(does)
+            title, description = action.format_palette_entry(keymap)
+            yield SystemCommand(escape(title), escape(description), partial(app.run_action, action.does, node))
+
+
+# -- first start app ---------------------------------------------------------------------------------------------------
+# The console's start without a testbed, and its continuation with a new one.
+
+
+class FirstStartApp(App[int]):
+    """Mixed in before Textual's App. If ``_factory`` is None there is no testbed, and ``_first`` is the first start."""
+
+    _factory: SessionFactory | None
+    _first: FirstStart | None = None
+    _check_at_once = False
+    afterwards: Callable[[], int] | None = None
+    """Called after the operator has left the console."""
+
+    def _open(self) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> object:
+        """End everything, including the console."""
+        raise NotImplementedError
+
+    def show_first_start(self) -> None:
+        """Show the first start: there is no testbed yet."""
+        from labconsole.tui.screens.first.screen import FirstScreen
+
+        if self._first is not None:
+            self.push_screen(FirstScreen(self, self._first))
+
+    def start_session(self, session: Callable[[], SessionLike]) -> None:
+        """Continue with the new testbed, and check it."""
+        self._factory, self._check_at_once = session, True
+        self.pop_screen()
+        self._open()
+
+    async def check_new_testbed(self) -> None:
+        """Check a new testbed once all its nodes were tried: is it fit to measure on?"""
+        if self._check_at_once:
+            await self.switch_mode("check")
+            self.screen.call_after_refresh(partial(self.screen.run_action, "run"))
+
+    def leave_and_run(self, afterwards: Callable[[], int]) -> None:
+        """Leave the console, then call ``afterwards``."""
+        self.afterwards = afterwards
+        self.leave()
+
+    async def give_up(self) -> None:
+        """End the work under way on the screens in front, and undo it."""
+        for screen in self.screen_stack:
+            if isinstance(screen, DocumentedScreen):
+                await screen.give_up()
+
+
+# -- app ---------------------------------------------------------------------------------------------------------------
+# The console: wires a session to screens. It measures nothing and decides nothing about measurements.
+#
+# The session is made after the first frame is on screen, on the app's own loop, because connecting takes longer than an
+# operator should look at an empty screen. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop
+# traffic, let the engine keep what was counted, close the session.
 
 RUNS_SHOWN = 500
 

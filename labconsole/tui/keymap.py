@@ -16,13 +16,10 @@ from textual.theme import BUILTIN_THEMES
 from labconsole.tui.console import theme
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.ask_search import AskSearch
-from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.away_notifier import SinceYouLeft
+from labconsole.tui.parts.dialogs import AskSearch, AskText, Confirm, Pick
 from labconsole.tui.parts.fields import Choice, Field
-from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.pick import Pick
-from labconsole.tui.parts.since_you_left import SinceYouLeft
+from labconsole.tui.parts.overlay import Help
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import ScreenEntry

@@ -8,9 +8,8 @@ from datetime import datetime
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.envelope import Bounds, Envelope, EnvelopePoint, NodeVersions, StreamEnvelope
-from labconsole.model.record.environment import Environment
-from labconsole.model.record.run import Figures, Reason, StreamRecord, Verdict
-from labconsole.verdict.reason_tree import weighed
+from labconsole.model.record.run import Environment, Figures, Reason, StreamRecord, Verdict
+from labconsole.verdict.reasons import weighed
 
 CODE = "instrument_limited"
 UNKNOWN = "not_calibrated"

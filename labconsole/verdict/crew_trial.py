@@ -12,8 +12,7 @@ from labconsole.verdict.changes import Port, changes
 from labconsole.verdict.foreign_packets import beyond_usual
 from labconsole.verdict.influences import doubts, unobserved
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.reason_tree import weighed
-from labconsole.verdict.reasons import reason
+from labconsole.verdict.reasons import reason, weighed
 
 
 def judged(

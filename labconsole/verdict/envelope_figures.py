@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.measure.bounds import LossTrial, loss_bounds
+from labconsole.measure.maximum import LossTrial, loss_bounds
 from labconsole.model.inventory import Stream
 from labconsole.model.record.envelope import (
     PEAK_WINDOWS_MS,

@@ -16,8 +16,7 @@ from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
 from labconsole.verdict.driver_losses import Loss, losses_of, numberless
 from labconsole.verdict.kernel_drops import hop_drops
-from labconsole.verdict.observations import StreamObservations, TrialObservations
-from labconsole.verdict.stream_path import CountingPoint, counting_points
+from labconsole.verdict.observations import CountingPoint, StreamObservations, TrialObservations, counting_points
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.drops import DropCounters, NamespaceDrops, QdiscCounts

@@ -19,11 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from labconsole.model.inventory import Stream
-from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION
+from labconsole.model.record.extensions import HOST_KERNEL_DROPS, KERNEL_DROPS, KERNEL_DROPS_VERSION
 from labconsole.model.record.run import Figures, Reason, StreamRecord
-from labconsole.verdict.observations import KernelWitness, TrialObservations
+from labconsole.verdict.observations import CountingPoint, KernelWitness, TrialObservations
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, estimated_cost_ns
 
 COST_RATIO = 0.01
@@ -233,10 +232,10 @@ def _elsewhere(
 def extensions(seen: TrialObservations, ways: Sequence[Sequence[CountingPoint]], uut: str) -> dict[str, Figures]:
     """The extensions of the record with what the ledger's rows do not contain, for each kernel that was queried."""
     found: dict[str, Figures] = {}
-    for name, kernel in ((EXTENSION, seen.kernel), (HOST_EXTENSION, seen.host_kernel)):
+    for name, kernel in ((KERNEL_DROPS, seen.kernel), (HOST_KERNEL_DROPS, seen.host_kernel)):
         if kernel is None:
             continue
-        extension: Figures = {"version": VERSION, "asked": kernel.asked, "budget_ns": kernel.budget_ns}
+        extension: Figures = {"version": KERNEL_DROPS_VERSION, "asked": kernel.asked, "budget_ns": kernel.budget_ns}
         if kernel.host is not None:
             extension["node"] = kernel.host
         if kernel.started is not None:

@@ -1,4 +1,4 @@
-"""One trial's observations, before anything is judged or derived: raw counts with their node and clock."""
+"""One trial's observations, before anything is judged or derived, and the path of a stream through them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from labconsole.wire.kernel_drops import KernelDrops, KernelDropsStarted
 from labconsole.wire.packet_times import SOCKET_FILTER, StreamTimes, XdpChanges
 from labconsole.wire.processor_work import NodeWork
 from labconsole.wire.settings import InterfaceSettings, NodeSettings
+
+# -- observations ------------------------------------------------------------------------------------------------------
+# One trial's observations, before anything is judged or derived: raw counts with their node and clock.
 
 
 @dataclass(slots=True)
@@ -204,3 +207,44 @@ class TrialObservations:
     def readings(self, node: str) -> tuple[NodeReading, NodeReading]:
         """A node's reports at the begin and at the end."""
         return self.begin.get(node, NodeReading()), self.end.get(node, NodeReading())
+
+
+# -- stream path -------------------------------------------------------------------------------------------------------
+# The path of a stream: its counting points, and the NICs that it uses. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class CountingPoint:
+    """The counter of a hop: ``statistic`` of an interface, in ``namespace`` of ``node``."""
+
+    hop: str
+    node: str
+    namespace: str
+    interface: str
+    statistic: str
+
+    @property
+    def label(self) -> str:
+        """The interface, with its namespace unless that is the node's own."""
+        return f"{self.namespace}/{self.interface}" if self.namespace else self.interface
+
+
+def counting_points(raw: StreamObservations, uut: str) -> list[CountingPoint]:
+    """The stream's path from its source's NIC to its sink's."""
+    stream = raw.stream
+    return [
+        CountingPoint("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
+        *(CountingPoint(p.hop, uut, p.namespace, p.interface, p.statistic) for p in raw.path.points),
+        CountingPoint("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),
+    ]
+
+
+def data_ports(raw: StreamObservations, uut: str) -> list[tuple[str, str]]:
+    """(node, interface) of the NICs that the stream uses, in the order in which it passes them."""
+    stream = raw.stream
+    ends = [(uut, stream.uut_in), (uut, stream.uut_out)] if raw.path.points else []
+    return [
+        (stream.source.node, stream.source.interface),
+        *ends,
+        (stream.sink.node, stream.sink.interface),
+    ]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labconsole.measure.arrivals import build_capture_arrivals, build_counter_arrivals, forwarding_pps
+from pydantic import ValidationError
+
 from labconsole.measure.counts import (
+    build_capture_arrivals,
+    build_counter_arrivals,
     choose_measured,
+    forwarding_pps,
     loss_packets,
     loss_ratio,
     lost_by_side,
@@ -15,15 +19,40 @@ from labconsole.measure.counts import (
     total,
 )
 from labconsole.measure.ledger import HopCount, build_ledger, frozen, mask_counts
-from labconsole.model.conditions import read_conditions
+from labconsole.measure.packet_times import build_packet_times
+from labconsole.measure.timing import (
+    SECOND_NS,
+    add_nic_clock_bound,
+    agreement,
+    build_delay,
+    build_spacing,
+    is_stated,
+    nic_stamps,
+)
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.envelope import Envelope
-from labconsole.model.record.environment import Environment
+from labconsole.model.record.extensions import CAPTURE_STAMPS as STAMPS
+from labconsole.model.record.extensions import (
+    CLOCKS,
+    PACKET_TIMES,
+    TELEMETRY,
+    CaptureStamps,
+    PacketTimes,
+    PacketTimesRefused,
+    PortChanges,
+    TimingRefusal,
+    WorkRecord,
+    WorkRefusal,
+    WorkRefused,
+)
 from labconsole.model.record.run import (
     Arrivals,
     Background,
     CaptureCounts,
+    Delay,
+    Environment,
+    Figures,
     InForce,
     PlanRef,
     Requested,
@@ -33,22 +62,120 @@ from labconsole.model.record.run import (
     SetUp,
     StreamRecord,
     Total,
+    read_conditions,
 )
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibration_check import doubted, instrument_reasons
-from labconsole.verdict.changes import clock_moved_ns
+from labconsole.verdict.changes import add_settings, clock_moved_ns
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extensions
-from labconsole.verdict.node_settings import add_settings
-from labconsole.verdict.observations import StreamObservations, TrialObservations
-from labconsole.verdict.stream_path import counting_points
-from labconsole.verdict.telemetry import telemetry_extension
-from labconsole.verdict.timing import add_timing
+from labconsole.verdict.observations import (
+    StreamObservations,
+    TimedStream,
+    TrialObservations,
+    UntimedStream,
+    WorkWitness,
+    counting_points,
+)
 from labconsole.verdict.verdict import judge
 from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.version import __version__
+
+# -- telemetry ---------------------------------------------------------------------------------------------------------
+# The part of a run's record on the unit under test's processor activity during traffic.
+
+
+def telemetry_extension(work: WorkWitness | None) -> dict[str, Figures]:
+    """The record's extension; empty if the trial was no telemetry trial, or the node reported nothing."""
+    if work is None:
+        return {}
+    code, message = work.refused or ("failed", "the node did not report it")
+    if work.done is not None:
+        try:
+            recorded = WorkRecord.model_validate({"node": work.node, **work.done.to_wire()})
+        except ValidationError as exc:
+            code, message = "failed", f"the values that the node reported are invalid: {exc.errors()[0]['msg']}"
+        else:
+            return {TELEMETRY: recorded.model_dump(mode="json")}
+    refused = WorkRefused(node=work.node, refused=WorkRefusal(code=code, message=message[:400]))
+    return {TELEMETRY: refused.model_dump(mode="json")}
+
+
+# -- timing ------------------------------------------------------------------------------------------------------------
+# Adds timing from time stamps to a stream's record, where frames and clocks are assigned to streams.
+
+
+def add_timing(
+    record: StreamRecord, raw: StreamObservations, environment: Environment, source_moved_ns: int
+) -> StreamRecord:
+    """The record with ``delay`` and ``spacing``, the sink kernel's report on every packet, and the clock agreement.
+
+    ``delay`` and ``spacing`` stay None if the capture contains other streams. The agreement is added if anything is
+    stated on the clocks. ``source_moved_ns``: by how much the source's wall clock was set meanwhile, as far as that is
+    known.
+    """
+    nodes = environment.get("nodes", {})
+    ends = raw.stream.source.node, raw.stream.sink.node
+    source, sink = nodes.get(ends[0]), nodes.get(ends[1])
+    clocks = agreement(ends, source, sink)
+    clocks_ns = clocks.bound_ns
+    # pktgen builds and stamps a frame, then waits for its turn; our generator fills a burst when all of it is due.
+    stamp_lead_ns = record.delay_ns if record.generator == "pktgen" else 0
+    found: Figures = {}
+    extensions = dict(record.extensions)
+    if is_stated(source, sink):
+        extensions[CLOCKS] = clocks.model_dump(mode="json")
+    counted = raw.capture.analysis.streams if raw.capture is not None else []
+    stamps = None
+    if raw.nic_clock is not None and raw.capture is not None:
+        capture = raw.capture.analysis
+        ends_ns = capture.first_at_ns, capture.last_at_ns
+        stamps = nic_stamps(raw.nic_clock.readings, raw.nic_clock.refused, ends_ns)
+        extensions[STAMPS] = stamps.model_dump(mode="json")
+    if len(counted) == 1:
+        found["delay"] = _delay(counted[0], stamps, clocks_ns, stamp_lead_ns)
+        found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
+    if raw.times is not None:
+        derived = _build_times(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
+        unsaid = {"port"} if getattr(derived, "port", None) is None else None
+        extensions[PACKET_TIMES] = derived.model_dump(mode="json", exclude=unsaid)
+    return record.model_copy(update={**found, "extensions": extensions})
+
+
+def _delay(
+    counted: CapturedStream, stamps: CaptureStamps | None, clocks_ns: int | None, stamp_lead_ns: int
+) -> Delay | None:
+    delay = build_delay(
+        counted.delay,
+        clocks_ns=add_nic_clock_bound(clocks_ns, stamps),
+        stamp_lead_ns=stamp_lead_ns,
+        ahead_ns=0 if stamps is None else (stamps.seconds_ahead or 0) * SECOND_NS,
+    )
+    if delay is None or stamps is None or stamps.reason is None:
+        return delay
+    return delay.model_copy(update={"reason": f"the sink's NIC stamped what was captured: {stamps.reason}"})
+
+
+def _build_times(
+    times: TimedStream | UntimedStream, clocks_ns: int | None, stamp_lead_ns: int, source_moved_ns: int
+) -> PacketTimes | PacketTimesRefused:
+    if isinstance(times, UntimedStream):
+        refused = TimingRefusal(code=times.code, message=times.message)
+        return PacketTimesRefused(refused=refused, counted_packets=times.counted_packets)
+    derived = build_packet_times(
+        times.counted,
+        clock_moved_ns=times.clock_moved_ns,
+        source_moved_ns=source_moved_ns,
+        clocks_ns=clocks_ns,
+        stamp_lead_ns=stamp_lead_ns,
+    )
+    port = None if times.xdp is None else PortChanges.model_validate(times.xdp.to_wire())
+    return derived.model_copy(update={"memory_bytes": times.memory_bytes, "by": times.by, "port": port})
+
+
+# -- record ------------------------------------------------------------------------------------------------------------
 
 
 def build_record(

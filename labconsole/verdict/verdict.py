@@ -1,7 +1,7 @@
 """The verdict: valid, suspect or invalid, with reasons as code, sentence and evidence. Pure; no I/O, no clock.
 
 This module has the reasons from the trial itself, its generators and its witnesses. changes.py has those from
-differences between begin and end, influences.py those from what others did during the trial; reason_tree.py arranges
+differences between begin and end, influences.py those from what others did during the trial; reasons.py arranges
 them.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.measure.ledger_picture import format_hop
+from labconsole.measure.ledger import format_hop
 from labconsole.measure.packet_times import packet_times, third_count, timed_all
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
@@ -17,14 +17,11 @@ from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import changes
 from labconsole.verdict.hops import capture_drops
-from labconsole.verdict.influences import doubts, unobserved
+from labconsole.verdict.influences import coarse, doubts, find_queue_drain, unobserved
 from labconsole.verdict.kernel_drops import judged
-from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.observations import StreamObservations, TrialObservations, counting_points
 from labconsole.verdict.offered_shortfall import find_shortfall_causes
-from labconsole.verdict.queue_drain import coarse, find_queue_drain
-from labconsole.verdict.reason_tree import weighed
-from labconsole.verdict.reasons import reason
-from labconsole.verdict.stream_path import counting_points
+from labconsole.verdict.reasons import reason, weighed
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
 """Codes for the failures that have one of their own."""

@@ -1,12 +1,36 @@
-"""Other activity on a node: who is logged in, which processes use its processors."""
+"""Other activity on a node: who is logged in, which processes use its processors, and where a process runs."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Dict, List, Optional
 
 from labconsole.wire.facts import MAX_LOGINS, LoadAverages, Login
 from labconsole.wire.message import Message, Request
 from labconsole.wire.rules import Amount, Count, Index, Most, Name, Word, WordList
+
+# -- process location --------------------------------------------------------------------------------------------------
+# Where a process runs, as reported by console and agent alike, to recognise nodes or a console that share a kernel.
+
+
+def boot_id() -> Optional[str]:
+    """Return an id that is the same on all nodes that are namespaces of one machine, and on no others."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
+            return source.read(64).strip()
+    except OSError:
+        return None
+
+
+def pid_namespace() -> Optional[int]:
+    """Return the id of the set of processes that this node sees: the same for all nodes that see the same ones."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+
+
+# -- activity ----------------------------------------------------------------------------------------------------------
 
 MAX_OWNERS = 20
 MAX_PROCESSES = 1000

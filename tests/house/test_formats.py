@@ -1,7 +1,7 @@
 """Names of fields are free because formats do not come from them: ``asdict`` and ``_asdict`` write no format.
 
-What leaves the program as JSON, as a file or as a row states its keys in a ``to_json()``, ``to_row()`` or a
-``summary_json.py``.
+What leaves the program as JSON, as a file or as a row states its keys in a ``to_json()``, a ``to_row()`` or,
+for the summary of a kind of experiment, at the end of its ``summary.py``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ FROM_FIELDS = re.compile(r"\b_?asdict\(")
 ALLOWED: dict[str, tuple[int, str]] = {
     "cli/commands/baseline.py": (1, "fields of one named tuple become arguments of the record"),
     "report/changes.py": (2, "what is known of a change becomes fields of the change"),
-    "store/baselines.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
-    "store/exchange/merging.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
-    "store/exchange/import_checks.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+    "store/notes.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+    "store/merging.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+    "store/importing.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
 }
 """Modules that may use it, how often, and why it is no format."""
 

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from labconsole.cli.commands.check import checks
-from labconsole.cli.commands.check import observer_effect as observing
 from labconsole.cli.commands.replay import execution
-from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun
+from labconsole.engine.observer_effect import ObserverEffect, ObserverProgress, ObserverRun
 from labconsole.errors import MeasurementError
 from labconsole.experiments.boot.procedure import BootStep
 from labconsole.experiments.flow.procedure import FlowStep
@@ -105,7 +104,7 @@ def on(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, instead in own.items():
         monkeypatch.setattr(f"labconsole.api.testbed.{name}", instead)
     monkeypatch.setattr("labconsole.cli.session_runner.run_session", drive)
-    for module in (execution, checks, observing):  # imported before, so that they are put back as they were
+    for module in (execution, checks):  # imported before, so that they are put back as they were
         for name, instead in {**own, "run_session": drive}.items():
             monkeypatch.setattr(module, name, instead)
     monkeypatch.setattr(execution, "exclusive_replay", lambda *_: nullcontext())
@@ -297,7 +296,7 @@ def test_the_observer_effect_is_told_as_it_was(
 
     def begin() -> None:
         on(OneRun(), monkeypatch)
-        monkeypatch.setattr(observing, "observer_effect", observed)
+        monkeypatch.setattr(checks, "observer_effect", observed)
 
     words = ["check", "--observer-effect", "2", "--platform", "raw"]
     same(EVENTS / "observer-effect.txt", twice_printed(words, begin, tmp_path, capsys))

@@ -15,9 +15,9 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
-from labconsole.model.record.note import NotedRecord, PlanNote, exported
+from labconsole.model.record.annotations import NotedRecord, PlanNote, exported
 from labconsole.model.record.search import SEARCH
-from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl
+from labconsole.store.importing import ExportedExperiment, read_jsonl
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record, record_text
 from support.golden_sets import GOLDEN_SETS, opened, texts

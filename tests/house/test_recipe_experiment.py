@@ -11,7 +11,7 @@ from labconsole import experiments
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.experiments.kinds import kinds
 from labconsole.experiments.units import report_units
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.store.open import open_store
 from support.execution_script import Script, execute, plan_of
 from support.plugged_in import plugged_in
@@ -43,7 +43,7 @@ KIND = RecordKind(
 """
 STEPS = """\
 from labconsole.contracts.picture import StepPicture
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.model.record.run import PlanRef
 from labconsole.model.record.summary import RunFilter
 

@@ -63,7 +63,7 @@ from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import SetUp
 from labconsole.store.open import open_store
-from labconsole.tui.screens.plans.plan_searches import describe_steps
+from labconsole.tui.screens.plans.searches_table import describe_steps
 from support.absent_guests import Bench, Stage
 
 

@@ -30,7 +30,7 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from labconsole.tui.parts.action import Action, HasActions
-from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.action import KeyBar
 from labconsole.tui.parts.screen import ConsoleScreen
 
 

@@ -11,8 +11,8 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.experiments.forwarding import units
 from labconsole.experiments.units import report_units
-from labconsole.model.plan.claims import CLAIMS
-from labconsole.store.exchange.importing import import_records
+from labconsole.model.plan.file import CLAIMS
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import taken
 

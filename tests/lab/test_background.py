@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.measure.recompute.derived import recompute

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
+from labconsole.lab.guests import guest_image
 from labconsole.lab.spec import LabSpec
 from support.changed_starts import MIB, TOUCH, inventory_of, told_otherwise, with_start
 from support.live_lab import COMMAND, labconsole, wait_until
@@ -31,7 +31,7 @@ Changed = Callable[[str, str], Path]
 
 @pytest.fixture(scope="module")
 def hosts(lab_home: Path) -> Iterator[Path]:
-    require("lxc-start", "busybox", "stress", "fincore", uml.PROGRAM, "qemu-system-x86_64")
+    require("lxc-start", "busybox", "stress", "fincore", guest_image.UML_PROGRAM, "qemu-system-x86_64")
     name = f"starts{os.getpid()}"
     status = lab.up(LabSpec(name=name, sources=1, platforms=("raw", "lxc", "uml", "qemu-virtio")))
     yield status.hosts_file

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.engine.calibration.calibration import CalibrationProgress
+from labconsole.engine.calibration import CalibrationProgress
 from labconsole.errors import Aborted
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.api.testbed import open_session
-from labconsole.engine.check import rehearsal
+from labconsole.engine.check import flows
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.errors import MeasurementError
 from labconsole.lab import commands as lab
@@ -124,7 +124,7 @@ def broken(testbed: lab.LabStatus, node: str, script: str, *, repair: str) -> It
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lab forwards at once, or never."""
-    monkeypatch.setattr(rehearsal, "LEARN_S", 1.0)
+    monkeypatch.setattr(flows, "LEARN_S", 1.0)
 
 
 @pytest.fixture(scope="module")

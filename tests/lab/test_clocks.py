@@ -17,10 +17,9 @@ from pathlib import Path
 import pytest
 
 from labconsole.agent.processes import children
-from labconsole.agent.reading import clock_keeper
+from labconsole.agent.reading import clocks
 from labconsole.lab import commands as lab
-from labconsole.lab.images.debian_kernel import cache_directory
-from labconsole.lab.images.debian_packages import unpacked_packages
+from labconsole.lab.images import cache_directory, unpacked_packages
 from labconsole.lab.spec import LabSpec
 from labconsole.wire.clocks import KeptClock
 from labconsole.wire.codec import WireError
@@ -113,7 +112,7 @@ def answer(keeper: str, *, within_s: float = 40) -> KeptClock:
     until_s = time.monotonic() + within_s
     while True:
         try:
-            return asyncio.run(clock_keeper.read(keeper))
+            return asyncio.run(clocks.read(keeper))
         except WireError:
             if time.monotonic() > until_s:
                 raise
@@ -125,7 +124,7 @@ def said_once(directory: Path, words: str, *, within_s: float = 40) -> str:
     until_s = time.monotonic() + within_s
     while True:
         said = subprocess.run(
-            ["pmc", *clock_keeper._PTP4L[1:]],
+            ["pmc", *clocks._PTP4L[1:]],
             capture_output=True,
             text=True,
             check=True,
@@ -169,8 +168,8 @@ def test_a_real_ptp4l_says_what_bounds_its_offset(tmp_path: Path, net: Net):
         wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
         said = said_once(tmp_path, r"stepsRemoved +1\n.*\n.*meanPathDelay +-?(?!0\.0\n)\d")
         with pytest.raises(WireError, match="no port of ptp4l follows a master: UNCALIBRATED"):
-            asyncio.run(clock_keeper.read("ptp4l"))  # it sets no clock here, so that it never follows
-    followed = clock_keeper.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
+            asyncio.run(clocks.read("ptp4l"))  # it sets no clock here, so that it never follows
+    followed = clocks.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
     assert (followed.reference, followed.is_reference) == (master.reference, False)
     assert 0 < followed.error_ns < 10**9
 
@@ -181,7 +180,7 @@ def test_a_real_ptp4l_that_measures_its_last_link_only_is_refused(tmp_path: Path
         wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
         said = said_once(tmp_path, r"stepsRemoved +1\n.*offsetFromMaster +-?(?!0\.0\n)\d")
     with pytest.raises(WireError, match="reports no path delay"):
-        clock_keeper.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
+        clocks.ptp4l(said.replace("UNCALIBRATED", "SLAVE"))
 
 
 def test_a_real_ptp4l_that_hears_no_master_is_refused(tmp_path: Path, net: Net):
@@ -189,12 +188,12 @@ def test_a_real_ptp4l_that_hears_no_master_is_refused(tmp_path: Path, net: Net):
         wrapped(tmp_path, "pmc", "-s", f"{tmp_path}/b0.sock")
         said_once(tmp_path, "portState +LISTENING")
         with pytest.raises(WireError, match="no port of ptp4l is a master: LISTENING"):
-            asyncio.run(clock_keeper.read("ptp4l"))
+            asyncio.run(clocks.read("ptp4l"))
         with ptp4l(net, tmp_path / "a0", "--priority1=10"):
             said_once(tmp_path, r"stepsRemoved +1\n")
         said_once(tmp_path, "portState +LISTENING")  # and one step from the master that it heard last
         with pytest.raises(WireError, match="no port of ptp4l follows a master: LISTENING"):
-            asyncio.run(clock_keeper.read("ptp4l"))
+            asyncio.run(clocks.read("ptp4l"))
 
 
 def test_a_real_chronyd_that_follows_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -214,4 +213,4 @@ def test_a_real_chronyd_that_follows_nothing_is_refused(tmp_path: Path, monkeypa
             time.sleep(0.2)
         time.sleep(1)
         with pytest.raises(WireError, match="no server but 7F7F0101"):
-            asyncio.run(clock_keeper.read("chrony"))
+            asyncio.run(clocks.read("chrony"))

@@ -13,7 +13,7 @@ import pytest
 from labconsole.contracts.crew import BootMark
 from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
+from labconsole.lab.guests import guest_image
 from labconsole.lab.spec import LabSpec
 from labconsole.measure.external_timing import Nonce
 from labconsole.network.control_groups import ControlGroups, Limits
@@ -41,7 +41,7 @@ done
 
 @pytest.fixture(scope="module")
 def guests(lab_home: Any) -> Iterator[lab.LabStatus]:
-    require("lxc-start", "busybox", "stress", uml.PROGRAM)
+    require("lxc-start", "busybox", "stress", guest_image.UML_PROGRAM)
     if os.geteuid() != 0:
         pytest.skip("LXC needs root here")
     name = f"crew{os.getpid()}"

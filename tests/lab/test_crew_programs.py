@@ -10,8 +10,8 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
-from labconsole.lab.guests.programs import JOB_TOOLS
+from labconsole.lab.guests import guest_image
+from labconsole.lab.guests.guest_image import JOB_TOOLS
 from labconsole.lab.spec import LabSpec
 from support.crew_lab import Nodes, on_lab
 from support.requirements import missing, require
@@ -31,7 +31,7 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def guests(lab_home: Any) -> Iterator[lab.LabStatus]:
-    require("lxc-start", "busybox", "stress", uml.PROGRAM, *JOB_TOOLS)
+    require("lxc-start", "busybox", "stress", guest_image.UML_PROGRAM, *JOB_TOOLS)
     if os.geteuid() != 0:
         pytest.skip("LXC needs root here")
     name = f"programs{os.getpid()}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.engine.dry_run import set_up_commands, set_ups
+from labconsole.engine.trial.platform import set_up_commands, set_ups
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
 from labconsole.platforms.loading import build_driver

@@ -23,7 +23,7 @@ from labconsole.api.testbed import open_session
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
-from labconsole.store.lazy_store import LazyStore
+from labconsole.store.open import LazyStore
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.screens.check.screen import CheckScreen

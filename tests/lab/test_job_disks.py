@@ -16,8 +16,8 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
-from labconsole.lab.guests.programs import JOB_TOOLS, LARGE_JOB_TOOLS
+from labconsole.lab.guests import guest_image
+from labconsole.lab.guests.guest_image import JOB_TOOLS, LARGE_JOB_TOOLS
 from labconsole.lab.platforms import DISKS
 from labconsole.lab.spec import LabSpec
 from support.crew_lab import Nodes, on_lab, on_uut
@@ -34,7 +34,7 @@ EVERY = ["raw", "container", "lxc", *MACHINES]
 
 @pytest.fixture(scope="module")
 def guests(lab_home: Path) -> Iterator[lab.LabStatus]:
-    require("lxc-start", "busybox", "stress", "mkfs.ext4", uml.PROGRAM, *JOB_TOOLS, *LARGE_JOB_TOOLS)
+    require("lxc-start", "busybox", "stress", "mkfs.ext4", guest_image.UML_PROGRAM, *JOB_TOOLS, *LARGE_JOB_TOOLS)
     if os.geteuid() != 0:
         pytest.skip("LXC needs root here")
     name = f"disks{os.getpid()}"

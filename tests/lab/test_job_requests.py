@@ -13,7 +13,7 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
+from labconsole.lab.guests import guest_image
 from labconsole.lab.spec import LabSpec
 from support.live_lab import COMMAND, labconsole, processes, wait_until
 from support.requirements import missing, require
@@ -28,7 +28,7 @@ PLATFORMS = ["raw", "container", "lxc", *(pytest.param(n, marks=pytest.mark.plat
 
 @pytest.fixture(scope="module")
 def hosts(lab_home: Path) -> Iterator[Path]:
-    require("lxc-start", "busybox", "openssl", "curl", uml.PROGRAM, "qemu-system-x86_64")
+    require("lxc-start", "busybox", "openssl", "curl", guest_image.UML_PROGRAM, "qemu-system-x86_64")
     if os.geteuid() != 0:
         pytest.skip("LXC needs root here")
     name = f"serve{os.getpid()}"

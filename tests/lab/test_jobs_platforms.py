@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
+from labconsole.lab.guests import guest_image
 from labconsole.lab.spec import LabSpec
 from support.live_lab import labconsole
 from support.requirements import require
@@ -35,7 +35,7 @@ runs by a fifth faster or slower from one second to the next, and the median of 
 
 @pytest.fixture(scope="module")
 def hosts(lab_home: Path) -> Iterator[Path]:
-    require("lxc-start", "busybox", "stress", uml.PROGRAM, "qemu-system-x86_64")
+    require("lxc-start", "busybox", "stress", guest_image.UML_PROGRAM, "qemu-system-x86_64")
     name = f"work{os.getpid()}"
     status = lab.up(LabSpec(name=name, sources=1, platforms=("raw", *GUESTS)))
     path = lab_home / "work.yaml"

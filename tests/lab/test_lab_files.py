@@ -8,10 +8,9 @@ import pytest
 
 from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab.files import hosts_yaml, ssh_config
-from labconsole.lab.layout import lay_out
 from labconsole.lab.nodes.network import loss_rules, parse_loss_counts
 from labconsole.lab.platforms import check_rights
-from labconsole.lab.spec import LabSpec, shaper_burst_bytes
+from labconsole.lab.spec import LabSpec, lay_out, shaper_burst_bytes
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.platforms.loading import build_driver
 

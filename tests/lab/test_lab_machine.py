@@ -13,8 +13,7 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
-from labconsole.lab.images.debian_kernel import debian_kernel
-from labconsole.lab.images.initramfs import load_modules
+from labconsole.lab.images import debian_kernel, load_modules
 from labconsole.lab.machines.whole_lab import MODULES
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile

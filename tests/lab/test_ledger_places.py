@@ -14,7 +14,7 @@ from typing import Literal
 import pytest
 
 from labconsole.engine.session import Session
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.lab import commands as lab
 from labconsole.lab.loss_injection import TABLE, LossRule, Queue, drop_by_queue, drop_share
 from labconsole.lab.spec import LabSpec

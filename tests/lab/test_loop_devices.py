@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.lab.guests import domains
-from labconsole.lab.layout import lay_out
-from labconsole.lab.spec import LabSpec
-from labconsole.platforms.base import disk_work
+from labconsole.lab.spec import LabSpec, lay_out
+from labconsole.platforms.base import crew_disks
 from support.requirements import missing, require
 
 MIB = 2**20
@@ -48,7 +47,7 @@ def test_what_was_written_to_a_block_device_is_on_it_and_out_of_memory_before_a_
     device = subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
     with open(device, "r+b", buffering=0) as disk:  # open until all is read: the last to close it would bring it there
         disk.write(os.urandom(4 * MIB))
-        subprocess.run(["sh", "-c", disk_work._SETTLE, device], check=True)
+        subprocess.run(["sh", "-c", crew_disks._SETTLE, device], check=True)
         read, written = sectors(device)
         assert written >= 4 * MIB // 512
         disk.seek(0)

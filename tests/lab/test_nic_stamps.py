@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.images.debian_kernel import debian_kernel
-from labconsole.lab.images.initramfs import write_initramfs
+from labconsole.lab.images import debian_kernel, write_initramfs
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
-from labconsole.measure.capture_stamps import nic_stamps
+from labconsole.measure.timing import nic_stamps
 from labconsole.wire.clocks import NicClock
 from support.requirements import missing, require
 from support.stamping_machine import MARK

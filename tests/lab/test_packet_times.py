@@ -17,7 +17,7 @@ from hdrh.log import HistogramLogReader
 
 from labconsole.api.testbed import open_session
 from labconsole.engine.live.telemetry import LiveDelays
-from labconsole.engine.trial.packet_times import PacketTimers
+from labconsole.engine.trial.kernel_probes import PacketTimers
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.rates import build_hops
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.lab import commands as lab

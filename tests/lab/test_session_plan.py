@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.execution.progress import ExecutionStatus, TrialState
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import DesignPoint, FrameSize

@@ -14,7 +14,7 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
-from labconsole.lab.guests import uml
+from labconsole.lab.guests import guest_image
 from labconsole.lab.spec import LabSpec
 from support.live_lab import COMMAND, lab_state, labconsole, processes, records, wait_until
 from support.requirements import missing, require
@@ -37,7 +37,7 @@ FORWARD = b'echo 1 > "/proc/sys/net/ipv4/conf/$link/forwarding"'
 
 @pytest.fixture(scope="module")
 def guest_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
-    require(uml.PROGRAM, "stress")
+    require(guest_image.UML_PROGRAM, "stress")
     name = f"uml{os.getpid()}"
     try:
         yield lab.up(LabSpec(name=name, sources=1, link_speed_bps=None, platforms=("raw", "uml")))
@@ -165,7 +165,7 @@ def test_nothing_of_it_is_left_by_a_console_that_is_killed(guest_lab, lab_home: 
 def with_platform(guest_lab: lab.LabStatus, options: str) -> Path:
     """The lab's inventory with one platform more, ``other``."""
     hosts = Path(guest_lab.hosts_file)
-    shim = hosts.with_name(uml.SHIM_FILE)  # made where the processor has too many registers
+    shim = hosts.with_name(guest_image.SHIM_FILE)  # made where the processor has too many registers
     if shim.exists():
         options += f", preload: '{shim}'"
     text = hosts.read_text().replace("platforms:\n", f"platforms:\n  other: {{driver: uml, {options}}}\n")
@@ -177,7 +177,7 @@ def with_platform(guest_lab: lab.LabStatus, options: str) -> Path:
 def test_one_that_boots_and_does_not_forward_is_an_error_that_names_the_stream(guest_lab, lab_home: Path) -> None:
     name = guest_lab.spec.name
     before = lab_state(name)
-    image = Path(guest_lab.hosts_file).with_name(uml.IMAGE_FILE)
+    image = Path(guest_lab.hosts_file).with_name(guest_image.IMAGE_FILE)
     dark = image.with_name("dark.cpio")
     dark.write_bytes(image.read_bytes().replace(FORWARD, FORWARD.replace(b"1", b"0", 1)))
     hosts = with_platform(guest_lab, f"initrd: '{dark}'")
@@ -212,21 +212,21 @@ def test_one_that_cannot_boot_is_an_error_with_the_kernels_reason(guest_lab, lab
 
 
 def test_where_the_processor_has_too_many_registers_the_shim_is_what_lets_it_boot(tmp_path: Path) -> None:
-    require(uml.PROGRAM, "cc", "unshare")
+    require(guest_image.UML_PROGRAM, "cc", "unshare")
     other = tmp_path / "big_registers.so"
     source = Path(__file__).parents[1] / "support" / "big_registers.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(other), str(source)], check=True, timeout=60)
-    shim = tmp_path / uml.SHIM_FILE
-    uml.compile_shim(shim)
-    uml.write_files(tmp_path)
+    shim = tmp_path / guest_image.SHIM_FILE
+    guest_image.compile_shim(shim)
+    guest_image.write_files(tmp_path)
 
     def console(preload: str) -> str:
         argv = [
-            uml.PROGRAM,
+            guest_image.UML_PROGRAM,
             "umid=x",
             f"uml_dir={tmp_path}/",
             "mem=128M",
-            f"initrd={tmp_path / uml.IMAGE_FILE}",
+            f"initrd={tmp_path / guest_image.IMAGE_FILE}",
             "rdinit=/init",
             "con=null",
             "con0=fd:0,fd:1",

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.measure.arrivals import rate_error_ratio
+from labconsole.measure.counts import rate_error_ratio
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import Reason, RunRecord
 from labconsole.model.tolerances import Tolerances

@@ -35,7 +35,7 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.nodes import channel as sessions
 from labconsole.nodes import link as links
-from labconsole.nodes.agent_messages import read_event, read_hello, read_reply
+from labconsole.nodes.channel import read_event, read_hello, read_reply
 from labconsole.store.open import open_store
 from labconsole.wire.message import Request
 from support.asking import asked

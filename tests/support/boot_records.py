@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.contracts.crew import Crew, StandingMember
-from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, guests_booted, latest_s, mark_zero_ns
-from labconsole.experiments.boot.memory import GuestsMemory
+from labconsole.experiments.boot.derived_values import (
+    GuestsMemory,
+    clock_error_s,
+    deviation_s,
+    guests_booted,
+    latest_s,
+    mark_zero_ns,
+)
 from labconsole.experiments.boot.record import BootRecord, ClockRelation
 from labconsole.measure.external_timing import MarkResult, Marks, MarkSender, Nonce
 from support.job_records import drawn_at

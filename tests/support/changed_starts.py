@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from labconsole.lab.guests.guest_image import INIT
-from labconsole.lab.images.initramfs import Archive
+from labconsole.lab.images import Archive
 
 MIB = 2**20
 TOUCHED_BYTES = 64 * MIB

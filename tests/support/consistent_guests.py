@@ -15,7 +15,7 @@ from labconsole.experiments.flow.verdict import derive_reasons as flow_reasons
 from labconsole.experiments.flow.verdict import derive_receive_reasons, derive_ring_reasons
 from labconsole.model.record.run import InForce, Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.reason_tree import weighed
+from labconsole.verdict.reasons import weighed
 from support.boot_records import MIB, boot_data
 from support.flow_records import flow_record, inward_record, ring_record
 from support.flow_scenarios import stalled, steps_of, weighted

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.open import open_store
 from support.consistent_guests import MEMORY_BYTES, Stored, at

@@ -6,7 +6,7 @@ from textual.pilot import Pilot
 
 from labconsole.contracts.picture import PictureGuest, StepPicture
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.ask_search import AskSearch
+from labconsole.tui.parts.dialogs import AskSearch
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.screens.bench.screen import BenchScreen
 from support.driven_console import until

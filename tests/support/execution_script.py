@@ -14,7 +14,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.pending import derive_plan_state
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.loader import check_plan, load_plan
 from labconsole.model.plan.order import SetUpKey, Trial, set_up_key

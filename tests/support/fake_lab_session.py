@@ -15,8 +15,13 @@ from typing import Any
 
 from labconsole.contracts.experiment import Step, StepRecord
 from labconsole.contracts.ports import StoredTrial
-from labconsole.engine.calibration.calibration import CalibrationProgress, OnProgress
-from labconsole.engine.calibration.offer import CalibrationOffer, calibration_offer, calibration_request
+from labconsole.engine.calibration import (
+    CalibrationOffer,
+    CalibrationProgress,
+    OnProgress,
+    calibration_offer,
+    calibration_request,
+)
 from labconsole.engine.check.result import CheckResult, CheckStatus, OnResult
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
@@ -24,7 +29,7 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.errors import Aborted, LabError, LeaseHeld, MeasurementError, NodeUnreachable
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint

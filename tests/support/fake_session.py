@@ -17,8 +17,7 @@ from typing import Any
 
 from labconsole.contracts.experiment import Step, StepRecord
 from labconsole.contracts.ports import Series
-from labconsole.engine.calibration.calibration import OnProgress
-from labconsole.engine.calibration.offer import CalibrationOffer
+from labconsole.engine.calibration import CalibrationOffer, OnProgress
 from labconsole.engine.check.result import CheckResult, OnResult
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
@@ -37,14 +36,14 @@ from labconsole.engine.live.events import (
 from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, StreamLive, Telemetry
 from labconsole.engine.trial.second_guest import missing_reference
-from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.setup import check_mtu
 from labconsole.errors import ConfigError, LabError, LeaseHeld, StoreError
 from labconsole.model.design_point import FORWARDING_SHARES, DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
+from labconsole.model.record.annotations import RunNote, plan_key
 from labconsole.model.record.envelope import Envelope
-from labconsole.model.record.note import RunNote, plan_key
 from labconsole.model.record.run import (
     CaptureCounts,
     LedgerHop,
@@ -56,8 +55,7 @@ from labconsole.model.record.run import (
     Total,
     Verdict,
 )
-from labconsole.model.record.summary import Page, RunSummary
-from labconsole.model.sorting import Sorting
+from labconsole.model.record.summary import Page, RunSummary, Sorting
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.host_activity import NodeSurroundings

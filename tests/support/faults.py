@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labconsole.lab import commands as lab
-from labconsole.lab.layout import SSH_PORT
+from labconsole.lab.spec import SSH_PORT
 from support.live_lab import COMMAND, lab_state, wait_until
 
 GONE_S = 2.0

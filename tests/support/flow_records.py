@@ -16,8 +16,15 @@ from labconsole.experiments.flow.rates import (
     sent_for_s,
     start_skew_s,
 )
-from labconsole.experiments.flow.receive import GuestCounts, ReceiveWindow, ReceivingGuest
-from labconsole.experiments.flow.receive_results import build_receiver, build_source, receive_skew_s, sum_received
+from labconsole.experiments.flow.receive import (
+    GuestCounts,
+    ReceiveWindow,
+    ReceivingGuest,
+    build_receiver,
+    build_source,
+    receive_skew_s,
+    sum_received,
+)
 from labconsole.experiments.flow.record import (
     FlowRecord,
     FlowRequested,
@@ -31,10 +38,10 @@ from labconsole.experiments.flow.ring import ring_sum
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.verdict import derive_reasons, derive_receive_reasons, derive_ring_reasons
 from labconsole.measure.counts import CounterSample
-from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.kind import CrewTrialRef
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.reason_tree import weighed
+from labconsole.verdict.reasons import weighed
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.generator import SentStream
 

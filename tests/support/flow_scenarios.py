@@ -8,8 +8,7 @@ from typing import Any
 from labconsole.experiments.flow.disk import derive_rates_around
 from labconsole.experiments.flow.record import BackgroundDiskRecord, FlowRecord
 from labconsole.experiments.flow.weights import derive_weights, link_bps
-from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.weights import WeightSteps
+from labconsole.model.flow_scenarios import DiskBeside, WeightSteps
 from labconsole.wire.queues import TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
 

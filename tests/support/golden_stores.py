@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.experiments.job.record import JobRecord
-from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.kinds import record_kinds
-from labconsole.store.exchange.importing import import_records
+from labconsole.model.record.kind import ExperimentRecord, record_kinds
 from labconsole.store.experiments import parse_experiment
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.boot_records import boot_data, boot_record
 from support.consistent_guests import consistent_guests

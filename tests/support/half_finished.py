@@ -12,7 +12,7 @@ import pytest
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.errors import Aborted, ConfigError
 from labconsole.experiments.search.procedure import LoadSearch
 from labconsole.experiments.search.steps import LoadSearches

@@ -8,8 +8,7 @@ from typing import Any
 
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.experiments.job.record import JobRecord
-from labconsole.experiments.job.script import CopyAnswer
-from labconsole.experiments.job.window import build_copy
+from labconsole.experiments.job.script import CopyAnswer, build_copy
 from labconsole.measure.external_timing import Marks
 from labconsole.model.jobs import JOBS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.nodes.agent_messages import read_event, read_hello, read_reply
+from labconsole.nodes.channel import read_event, read_hello, read_reply
 from labconsole.wire.message import Refusal
 from labconsole.wire.rules import bad
 from support.requests import REQUESTS

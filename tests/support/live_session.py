@@ -11,7 +11,7 @@ from typing import Any
 from labconsole.api.testbed import open_session
 from labconsole.engine.live.events import Phase, PhaseChanged
 from labconsole.engine.testbed import Testbed
-from labconsole.engine.trial.request import Take, TrialRequest
+from labconsole.engine.trial.setup import Take, TrialRequest
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record.run import RunRecord

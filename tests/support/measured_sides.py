@@ -14,11 +14,10 @@ from labconsole.cli.main import main
 from labconsole.engine.crew_step import describe_failure
 from labconsole.experiments.job.record import JobRecord
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import ExperimentRecord, record_kinds
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.search import GoalRecord, SearchRecord
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.verdict.reasons import reason
 from support.boot_records import started

@@ -8,8 +8,7 @@ from labconsole.contracts.driver import PathPoint, StreamPath
 from labconsole.measure.counts import CounterSample
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.environment import Environment
-from labconsole.model.record.run import Reason, RunRecord
+from labconsole.model.record.run import Environment, Reason, RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observations import NodeReading, StreamObservations, TrialObservations
 from labconsole.verdict.record import build_record

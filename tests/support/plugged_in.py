@@ -13,7 +13,7 @@ import pytest
 
 from labconsole import plugins
 from labconsole.model.generator import load_generator
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.platforms import loading
 
 

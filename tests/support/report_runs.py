@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.model.record.run import RunRecord
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 
 WIRE_EXTRA_BYTES = 24

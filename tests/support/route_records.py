@@ -8,10 +8,10 @@ from typing import Any
 from labconsole.experiments.route.rates import ArrivedPackets, derive_joint_forwarding, start_skew_s
 from labconsole.experiments.route.record import RouteRecord, RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.experiments.route.verdict import derive_reasons
-from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.kind import CrewTrialRef
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.reason_tree import weighed
+from labconsole.verdict.reasons import weighed
 
 ORIGIN_NS = 1_790_000_000_000_000_000
 BIN_S = 0.1

@@ -7,7 +7,7 @@ from typing import Any
 
 from labconsole.contracts.ports import Series
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.annotations import RunNote
 from labconsole.model.record.run import RunRecord
 from support.fake_session import FakeSession, make_record
 from support.timed_packets import told_times

@@ -12,7 +12,7 @@ from labconsole.contracts.ports import Series, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.errors import MeasurementError, NodeLost, StoreError
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint, FrameSize

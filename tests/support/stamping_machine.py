@@ -12,7 +12,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from labconsole.network import nic_stamps
+from labconsole.network import nic_features
 from support.agent_process import SENDER, AgentProcess
 
 MARK = "stamping machine: "
@@ -22,7 +22,7 @@ PTP_EVENTS = 12
 
 
 def config() -> list[int]:
-    return nic_stamps._query_driver(STAMPS, nic_stamps.GET_STAMPS, [0, 0, 0])
+    return nic_features._query_driver(STAMPS, nic_features.GET_STAMPS, [0, 0, 0])
 
 
 def taken() -> dict[str, Any]:
@@ -47,10 +47,10 @@ def taken() -> dict[str, Any]:
     agent.ok("net.undo", token="t")
     said["undone"] = config()
     agent.ok("net.apply", token="t", changes=[{"do": "nic_stamps", "interface": STAMPS}])
-    said["another"] = nic_stamps._query_driver(STAMPS, nic_stamps.SET_STAMPS, [0, 1, PTP_EVENTS])
+    said["another"] = nic_features._query_driver(STAMPS, nic_features.SET_STAMPS, [0, 1, PTP_EVENTS])
     agent.ok("net.undo", token="t")
     said["kept"] = config()
-    nic_stamps._query_driver(STAMPS, nic_stamps.SET_STAMPS, said["before"])
+    nic_features._query_driver(STAMPS, nic_features.SET_STAMPS, said["before"])
     agent.ok("net.apply", token="t", changes=[{"do": "nic_stamps", "interface": STAMPS}])
     os.kill(agent.hello["pid"], 9)
     agent.popen.wait(10)

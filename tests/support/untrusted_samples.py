@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from labconsole.agent import capture
-from labconsole.agent.reading import drops, facts, host_activity, process_table
+from labconsole.agent.reading import drops, facts, host_activity, proc_files
 from labconsole.agent.reading.survey import redact_secrets
 from labconsole.agent.sending import pktgen_files
 from support.capture_samples import ETHERNET, LOOP, NULL, RAW, SLL, SLL2, Packet, pcap, pcapng
@@ -104,7 +104,7 @@ PARSERS: list[Callable[[str], object]] = [
     lambda text: capture.parse_counts(text),
     lambda text: capture.parse_tcpdump_error(text, -9).message,
     lambda text: drops.parse_snmp(text),
-    lambda text: process_table.parse_stat(text),
+    lambda text: proc_files.parse_stat(text),
     lambda text: host_activity.parse_cpu(text),
     lambda text: facts.parse_utmp(text.encode("utf-8", "replace") * 10),
     lambda text: redact_secrets(text.split(" ")),

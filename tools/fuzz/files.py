@@ -26,9 +26,8 @@ from labconsole.cli.text.analysis import analysis_lines
 from labconsole.errors import LabError, StoreError
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.note import NotedRecord
-from labconsole.store.exchange.importing import import_records
-from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
+from labconsole.model.record.annotations import NotedRecord
+from labconsole.store.importing import ExportedExperiment, import_records, parse_exported
 from labconsole.store.open import open_store
 from labconsole.store.series import pack_series, read_file, unpack_series
 from labconsole.text.sanitize import sanitize

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Union
 from labconsole.agent.capture import RunningCapture, require_space, tcpdump_argv
 from labconsole.agent.capture_dir import CaptureFile, default_directory
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
 from labconsole.packets.flows import MAX_BINS

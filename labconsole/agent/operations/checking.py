@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.operations.reading import Reading
 from labconsole.wire.message import Done
 from labconsole.wire.survey import (
@@ -52,7 +52,7 @@ class Checking:
 
     @handles(StartListening)
     async def start_listening(self, request: StartListening) -> Done:
-        from labconsole.agent.reading.frame_listener import Listening
+        from labconsole.agent.reading.port_listeners import Listening
 
         if self._listening is None:
             self._listening = Listening()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.reading.counters import Counters
 from labconsole.wire.counters import (
     InterfaceCounters,

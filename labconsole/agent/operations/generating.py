@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.generator import (
     CloseGenerator,

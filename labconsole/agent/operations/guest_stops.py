@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 from labconsole.agent import undo
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.wire.guests import PromiseStop, StopKept
 from labconsole.wire.message import Done
 

@@ -14,9 +14,9 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.processes import children
-from labconsole.agent.reading.process_table import read_process
+from labconsole.agent.reading.proc_files import read_process
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import (
     MAX_PRINTED_BYTES,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Awaitable, Callable, Dict, Optional
 
-from labconsole.agent.lease.lock import Lease
-from labconsole.agent.lease.watch import LeaseWatch, fill_holder_keys
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.lease import Lease, LeaseWatch, fill_holder_keys
+from labconsole.agent.operations import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import (
     LeaseGranted,
@@ -74,7 +73,7 @@ class Leasing:
         if self._ending is not None:
             raise self._lost()
         if request.take_over:
-            from labconsole.agent.lease.takeover import take_over  # rarely needed
+            from labconsole.agent.lease_takeover import take_over  # rarely needed
 
             taken = await take_over(self._lease, wish)
         else:
@@ -147,7 +146,7 @@ class Leasing:
         self._keep_still(quiet)
 
     def _open_door(self, lease_path: str) -> Callable[[], None]:
-        from labconsole.agent.lease.takeover import Door  # only an agent that measures needs it
+        from labconsole.agent.lease_takeover import Door  # only an agent that measures needs it
 
         return Door(lease_path, self._hand_over).close
 
@@ -159,7 +158,7 @@ class Leasing:
             self._ending = self._loop.create_task(self._end())
 
     async def _end(self) -> None:
-        from labconsole.agent.lease.takeover import LET_GO_S
+        from labconsole.agent.lease_takeover import LET_GO_S
 
         await self._stop_traffic()
         await asyncio.sleep(LET_GO_S)

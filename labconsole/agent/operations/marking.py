@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.processes import children
 from labconsole.wire.codec import WireError
 from labconsole.wire.execution import Execute, Executed

@@ -9,12 +9,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.queues import ChangeRates, QueueState, RatesTaken, ReadQueue, TakenChange, TakenChanges
 
 if TYPE_CHECKING:
-    from labconsole.network.shared_queue import QueueInUse
+    from labconsole.network.traffic_control import QueueInUse
 
 LOOK_S = 0.002
 """Interval between checks whether a queue is in use, until it is."""
@@ -62,7 +62,7 @@ class SharedQueues:
 
 def _read(request: ReadQueue) -> QueueState:
     from labconsole.network.iproute import open_route
-    from labconsole.network.shared_queue import QueueInUse
+    from labconsole.network.traffic_control import QueueInUse
 
     with open_route() as route:
         return QueueState(classes=QueueInUse(route, request.queue).classes(request.classes))
@@ -72,7 +72,7 @@ def _change(
     request: ChangeRates, ended: threading.Event, tell: Callable[[int, int, List[Optional[int]]], None]
 ) -> TakenChanges:
     from labconsole.network.iproute import QueueSender, open_route
-    from labconsole.network.shared_queue import QueueInUse
+    from labconsole.network.traffic_control import QueueInUse
 
     unused = (time.monotonic_ns(), _packets(request.queue))
     sender, number = QueueSender(), len(request.most_bps)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any, Callable, Optional, TypeVar
 
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
@@ -63,16 +63,16 @@ class Reading:
 
     @handles(ReadClockKeeper)
     async def clock_keeper(self, request: ReadClockKeeper) -> KeptClock:
-        from labconsole.agent.reading import clock_keeper
+        from labconsole.agent.reading import clocks
 
-        return await clock_keeper.read(request.keeper)
+        return await clocks.read(request.keeper)
 
     @handles(ReadNicClock)
     async def nic_clock(self, request: ReadNicClock) -> NicClock:
-        from labconsole.agent.reading import nic_clock
+        from labconsole.agent.reading import clocks
 
         def read() -> NicClock:
-            ahead_ns, error_ns = nic_clock.offset_ns(request.interface)
+            ahead_ns, error_ns = clocks.offset_ns(request.interface)
             return NicClock(at_ns=time.time_ns() + ahead_ns, ahead_ns=ahead_ns, error_ns=error_ns)
 
         return await self.in_namespace(None, read)
@@ -122,34 +122,34 @@ class Reading:
 
     @handles(ProcessUsage)
     async def usage(self, request: ProcessUsage) -> Usage:
-        from labconsole.agent.reading import usage
+        from labconsole.agent.reading import process_usage
 
-        return Usage(**await _run_in_thread(usage.read, request.pids))
+        return Usage(**await _run_in_thread(process_usage.read_usage, request.pids))
 
     @handles(ReadMemory)
     async def memory(self, request: ReadMemory) -> HeldMemories:
-        from labconsole.agent.reading import memory
+        from labconsole.agent.reading import process_usage
 
-        found = await _run_in_thread(memory.read, request.pids)
+        found = await _run_in_thread(process_usage.read_memory, request.pids)
         return HeldMemories(processes=[HeldMemory(**each) for each in found])
 
     @handles(ReadNetwork)
     async def network(self, request: ReadNetwork) -> NetworkState:
-        from labconsole.agent.reading import tables
+        from labconsole.agent.reading import links
         from labconsole.network import sysctl
 
         def read() -> NetworkState:
             return NetworkState(
                 sysctls=sysctl.read_many(request.sysctls or []),
-                routes=tables.read_routes() if request.routes else None,
-                neighbours=tables.read_neighbours() if request.neighbours else None,
+                routes=links.read_routes() if request.routes else None,
+                neighbours=links.read_neighbours() if request.neighbours else None,
             )
 
         return await self.in_namespace(request.namespace, read)
 
     @handles(StartTaps)
     async def start_taps(self, request: StartTaps) -> Done:
-        from labconsole.agent.reading.foreign import PortTaps
+        from labconsole.agent.reading.port_listeners import PortTaps
 
         if self._taps is None:
             self._taps = PortTaps()
@@ -162,7 +162,7 @@ class Reading:
 
     @handles(HoldSinkPorts)
     async def hold_sink_ports(self, request: HoldSinkPorts) -> SinkPortStates:
-        from labconsole.agent.reading.foreign import SinkPorts
+        from labconsole.agent.reading.port_listeners import SinkPorts
 
         if self._sink_ports is None:
             self._sink_ports = SinkPorts()

@@ -9,9 +9,9 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Sequence, Tuple, Union
 
-from labconsole.agent.bpf.load_errors import build_load_error
+from labconsole.agent.bpf.kernel import build_load_error
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.operations import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
     LINK_S,
@@ -34,9 +34,8 @@ from labconsole.wire.packet_times import (
 )
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.clock_offset import ClockOffset  # imported on first use
-    from labconsole.agent.reading.packet_count import PacketCounter
-    from labconsole.agent.reading.packet_times import PacketTimer
+    from labconsole.agent.reading.clocks import ClockOffset  # imported on first use
+    from labconsole.agent.reading.packet_times import PacketCounter, PacketTimer
     from labconsole.agent.reading.xdp_port import XdpPort
 
 
@@ -65,7 +64,7 @@ class Timing:
             return await self._start(request)
 
     async def _start(self, request: StartPacketTimes) -> PacketTimesStarted:
-        from labconsole.agent.reading.clock_offset import ClockOffset
+        from labconsole.agent.reading.clocks import ClockOffset
 
         if self._timers:
             raise WireError("exists", "packets are being timed already")
@@ -121,7 +120,7 @@ class Timing:
 
     @handles(StartPacketCount)
     async def start_count(self, request: StartPacketCount) -> PacketCountStarted:
-        from labconsole.agent.reading.packet_count import PacketCounter
+        from labconsole.agent.reading.packet_times import PacketCounter
 
         if self._counters:
             raise WireError("exists", "packets are being counted already")

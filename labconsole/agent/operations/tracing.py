@@ -9,8 +9,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from labconsole.agent.bpf.load_errors import build_load_error
-from labconsole.agent.operations.handlers import handles
+from labconsole.agent.bpf.kernel import build_load_error
+from labconsole.agent.operations import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError
@@ -172,7 +172,7 @@ class Tracing:
 
     def _rows(self, counter: DropCounter) -> List[KernelDrop]:
         """Return rows with names instead of numbers; functions that the compiler has split are merged."""
-        from labconsole.agent.bpf.symbols import Symbols, read_symbols
+        from labconsole.agent.bpf.kernel import Symbols, read_symbols
         from labconsole.agent.reading import kernel_drops
 
         assert self._layout is not None

@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional
 
-from labconsole.network.ethtool import query_driver
+from labconsole.network.nic_features import query_driver
 
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03

@@ -12,7 +12,7 @@ import struct
 from typing import Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.processes import children
-from labconsole.agent.reading.files import read_bytes, read_text
+from labconsole.agent.reading.proc_files import read_bytes, read_text
 
 VERSION_TIMEOUT_S = 2.0
 UTMP_RECORD = struct.Struct("=hxxi32s4s32s256shhiii4i20x")

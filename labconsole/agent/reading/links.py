@@ -1,12 +1,9 @@
-"""The node's interfaces: the kernel's data of each, and a notification when one appears, disappears or changes.
-
-A link event only means *that* something changed; the list is then read again and compared. So an event that is lost (a
-full socket buffer) or misunderstood cannot leave a wrong list behind.
-"""
+"""The node's interfaces with their changes, and the routes and neighbours of a namespace."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import closing, contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
@@ -15,6 +12,47 @@ from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading.ethtool import Ethtool
+from labconsole.network.iproute import MAIN_TABLE, open_route
+from labconsole.wire.changes import NeighbourEntry, RouteEntry
+
+# -- routes and neighbours ---------------------------------------------------------------------------------------------
+# The routes and neighbours of the calling thread's namespace.
+
+
+def read_routes() -> List[RouteEntry]:
+    """Return the main table's IPv4 routes."""
+    with open_route() as route:
+        names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
+        return [
+            RouteEntry(
+                destination="%s/%d" % (entry.get("RTA_DST") or "0.0.0.0", entry["dst_len"]),
+                interface=names.get(entry.get("RTA_OIF")),
+                gateway=entry.get("RTA_GATEWAY"),
+            )
+            for entry in route.get_routes(family=socket.AF_INET, table=MAIN_TABLE)
+        ]
+
+
+def read_neighbours() -> List[NeighbourEntry]:
+    """Return the IPv4 neighbours known here."""
+    with open_route() as route:
+        names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
+        return [
+            NeighbourEntry(
+                address=entry.get("NDA_DST"),
+                mac=entry.get("NDA_LLADDR"),
+                interface=names.get(entry["ifindex"]),
+                permanent=bool(entry["state"] & 0x80),
+            )
+            for entry in route.get_neighbours(family=socket.AF_INET)
+        ]
+
+
+# -- interfaces --------------------------------------------------------------------------------------------------------
+# The node's interfaces: the kernel's data of each, and a notification when one appears, disappears or changes.
+#
+# A link event only means *that* something changed; the list is then read again and compared. So an event that is lost
+# (a full socket buffer) or misunderstood cannot leave a wrong list behind.
 
 SETTLE_S = 0.05
 """Making one veth pair is six events; the list is read once for all of them."""

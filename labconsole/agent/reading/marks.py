@@ -13,8 +13,7 @@ import struct
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from labconsole.agent.reading.foreign import ETH_P_ALL, PACKET_STATISTICS, open_raw
-from labconsole.agent.reading.frame_listener import PACKET_OUTGOING, SOL_PACKET
+from labconsole.agent.reading.port_listeners import ETH_P_ALL, PACKET_OUTGOING, PACKET_STATISTICS, SOL_PACKET, open_raw
 from labconsole.wire.codec import WireError
 from labconsole.wire.marks import MAX_MARKS, SeenMarks, TimeMark
 from labconsole.wire.session import Clocks

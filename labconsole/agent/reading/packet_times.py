@@ -1,27 +1,35 @@
-"""Counting and timing every packet of a stream in the kernel: an eBPF filter on a packet socket that keeps nothing.
-
-It runs at the same place as tcpdump's own socket, so it sees the same packets as a capture, and changes nothing on the
-port; or on request before that, as an XDP program, which does (xdp_port.py). A capture has to carry every packet out of
-the kernel; this only adds to a few numbers there, and misses none. Only descriptors keep it: it ends with the process.
-
-Each processor's counts are its own and exact. Data between two packets is shared by the stream: last arrival, last
-delay and highest number are right as long as no two processors handle its packets at the same instant.
-"""
+"""Counting and timing every packet of a stream in the kernel: by an eBPF filter, or a count without rights."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import struct
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from labconsole.agent.bpf import assembly, headers, kernel
+from labconsole.agent.bpf import assembly, kernel
 from labconsole.agent.bpf.assembly import RESULT, STACK, Assembly
-from labconsole.agent.reading.foreign import ETH_P_ALL
-from labconsole.agent.reading.frame_listener import SOL_PACKET
+from labconsole.agent.reading.port_listeners import (
+    ETH_P_ALL,
+    ETH_P_IP,
+    MAGIC,
+    PACKET_STATISTICS,
+    SO_ATTACH_FILTER,
+    SOL_PACKET,
+)
 from labconsole.agent.reading.xdp_port import XdpPort
 from labconsole.packets.pcap import PKTGEN_MAGIC
 from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes, StreamToTime
+
+# -- packet times ------------------------------------------------------------------------------------------------------
+# It runs at the same place as tcpdump's own socket, so it sees the same packets as a capture, and changes nothing on
+# the port; or on request before that, as an XDP program, which does (xdp_port.py). A capture has to carry every packet
+# out of the kernel; this only adds to a few numbers there, and misses none. Only descriptors keep it: it ends with the
+# process.
+#
+# Each processor's counts are its own and exact. Data between two packets is shared by the stream: last arrival, last
+# delay and highest number are right as long as no two processors handle its packets at the same instant.
 
 SO_ATTACH_BPF = 50
 PACKET_IGNORE_OUTGOING = 23
@@ -217,9 +225,9 @@ class PacketTimer:
     def _identify_stream(self, p: Assembly) -> None:
         """Locate the header, store the length on the stack, and find the stream's number; other packets end here."""
         if self.port is None:
-            headers.copy_socket_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
+            assembly.copy_socket_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
         else:
-            headers.locate_xdp_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
+            assembly.locate_xdp_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
         packet = _PACKET_OR_DELAY
         for at, size_bytes, wanted in (
             (_ETHERTYPE_AT, 2, socket.htons(0x0800)),
@@ -406,3 +414,68 @@ def _sum_delays(parts: Sequence[Dict[str, int]]) -> Optional[int]:
         return None
     total = sum(each["delay_sum_ns"] for each in parts)
     return total if parts and abs(total) < most else None
+
+
+# -- packet count ------------------------------------------------------------------------------------------------------
+# Counting every packet of a stream without rights in the kernel: a classic filter on a packet socket with no room.
+#
+# The kernel counts every packet that a socket's filter passed, including those for which the socket had no room. So
+# nothing has to be read, and the count is exact. Any user who may open the socket may set the filter.
+
+_WORD, _HALF, _BYTE = 0x20, 0x28, 0x30
+_IF_EQUAL, _RETURN = 0x15, 0x06
+
+
+def build_count_filter(stream: StreamToTime) -> bytes:
+    """Build the filter: a byte of the stream's packets, nothing of any other."""
+    wanted: List[Tuple[int, int, int]] = [
+        (_HALF, 12, ETH_P_IP),
+        (_BYTE, 14, 0x45),
+        (_BYTE, 23, socket.IPPROTO_UDP),
+        (_WORD, 26, int.from_bytes(socket.inet_aton(stream.source_ip), "big")),
+        (_WORD, 30, int.from_bytes(socket.inet_aton(stream.sink_ip), "big")),
+        (_HALF, 36, stream.udp_sink_port),
+        (_WORD, 42, MAGIC),
+    ]
+    lines = []
+    for place, (load, at, value) in enumerate(wanted):
+        to_the_end = 2 * (len(wanted) - place - 1) + 1
+        lines += [(load, 0, 0, at), (_IF_EQUAL, 0, to_the_end, value)]
+    lines += [(_RETURN, 0, 0, 1), (_RETURN, 0, 0, 0)]
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+class PacketCounter:
+    """A socket for each stream at one interface of the calling thread's namespace. Raises OSError."""
+
+    def __init__(self, interface: str, streams: Sequence[StreamToTime]) -> None:
+        self.interface = interface
+        self._sockets: List[socket.socket] = []
+        self._counted = [0] * len(streams)
+        try:
+            for stream in streams:
+                tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+                self._sockets.append(tap)
+                lines = build_count_filter(stream)
+                buffer = ctypes.create_string_buffer(lines, len(lines))
+                filter_ = struct.pack("HP", len(lines) // 8, ctypes.addressof(buffer))
+                tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
+                tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the kernel raises it to its minimum
+                tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+                tap.bind((interface, ETH_P_ALL))
+        except BaseException:
+            self.close()
+            raise
+
+    def packets(self) -> List[int]:
+        """Return the packets of each stream so far, in order. The kernel's count restarts at each reading, and after
+        2**32 packets: minutes on a fast link, so that it has to be read meanwhile.
+        """
+        for place, tap in enumerate(self._sockets):
+            self._counted[place] += struct.unpack("=II", tap.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[0]
+        return list(self._counted)
+
+    def close(self) -> None:
+        """Release everything."""
+        while self._sockets:
+            self._sockets.pop().close()

@@ -12,8 +12,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from labconsole.agent.reading.drops import driver_statistics, named_statistics, softnet
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.files import read_text
 from labconsole.agent.reading.host_activity import Snapshot, derive_ticks_used
+from labconsole.agent.reading.proc_files import read_text
 from labconsole.wire.processor_work import MAX_LINES, MAX_QUEUES, MAX_WORKING
 
 MOST_CHARACTERS = 1 << 24

@@ -19,8 +19,8 @@ from typing import Any, Dict, Iterator, List, Optional
 from labconsole.agent import netlink
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.files import read_number, read_text
-from labconsole.network import port_features
+from labconsole.agent.reading.proc_files import read_number, read_text
+from labconsole.network import nic_features
 from labconsole.wire.settings import IRQS_TOLD
 
 GET_COALESCE = 0x0E
@@ -134,7 +134,7 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     for feature, bit in FLAGS.items():
         found[feature] = None if flags is None else bool(flags & bit)
     try:
-        features = port_features.read(name)
+        features = nic_features.read_features(name)
     except OSError:
         features = {}
     found.update({feature: features.get(known) for feature, known in NAMED_FEATURES.items()})

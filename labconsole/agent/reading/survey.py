@@ -18,9 +18,8 @@ from typing import Any, Dict, List, Optional, Pattern, Sequence, Tuple
 from labconsole.agent import capture_dir, netlink
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
-from labconsole.agent.reading.files import read_bytes, read_number, read_text
-from labconsole.agent.reading.guests import matching
-from labconsole.agent.reading.process_table import read_process
+from labconsole.agent.reading.host_activity import matching
+from labconsole.agent.reading.proc_files import read_bytes, read_number, read_process, read_text
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
 from labconsole.network.iproute import delete_link, open_route
 

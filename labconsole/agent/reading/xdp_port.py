@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from labconsole.agent import netlink
 from labconsole.agent.bpf import kernel
-from labconsole.network import port_features
+from labconsole.network import nic_features
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import LINK_S, XdpChanges
 
@@ -35,8 +35,8 @@ class XdpPort:
         self.interface, self._native = interface, native
         self._promise, self._done = promise, done
         self._number: Optional[int] = None
-        self._changed: Dict[str, port_features.Features] = {}
-        self._left: Dict[str, port_features.Features] = {}
+        self._changed: Dict[str, nic_features.Features] = {}
+        self._left: Dict[str, nic_features.Features] = {}
         self._carrier_changes: Optional[int] = None
         self._tried = False
         self.link_is_back: Optional[bool] = None
@@ -64,8 +64,8 @@ class XdpPort:
             said = "%s has no carrier, so it would be unknown whether native XDP takes its link down"
             raise WireError("no_carrier", said % self.interface)
         self._carrier_changes = own.get("IFLA_CARRIER_CHANGES")
-        before = {name: port_features.read(name) for name in those}
-        every = self._promise({"kind": port_features.KIND, "features": before})
+        before = {name: nic_features.read_features(name) for name in those}
+        every = self._promise({"kind": nic_features.PORT_FEATURES, "features": before})
         self._tried = True
         try:
             link = kernel.attach_xdp(program, socket.if_nametoindex(self.interface), native=self._native)
@@ -79,11 +79,11 @@ class XdpPort:
             raise
         return link
 
-    def _note_changes(self, before: Dict[str, port_features.Features], every: int) -> None:
+    def _note_changes(self, before: Dict[str, nic_features.Features], every: int) -> None:
         """Reduce the promise to the features that changed: others may change the rest meanwhile."""
-        self._changed = port_features.differing(before)
+        self._changed = nic_features.differing(before)
         if self._changed:
-            self._number = self._promise({"kind": port_features.KIND, "features": self._changed})
+            self._number = self._promise({"kind": nic_features.PORT_FEATURES, "features": self._changed})
         self._done(every)
 
     def _refused(self, exc: OSError) -> Exception:
@@ -110,7 +110,7 @@ class XdpPort:
         self.link_is_back = None
         if self._number is None:
             return
-        self._left = port_features.put_back(self._changed)
+        self._left = nic_features.put_back(self._changed)
         if not self._left:
             self._done(self._number)
             self._number = None
@@ -129,7 +129,7 @@ class XdpPort:
             link_is_back=self.link_is_back,
         )
 
-    def _describe_features(self, features: Dict[str, port_features.Features]) -> List[str]:
+    def _describe_features(self, features: Dict[str, nic_features.Features]) -> List[str]:
         return [
             "%s%s %s" % ("" if interface == self.interface else interface + " ", name, "off" if before else "on")
             for interface, those in features.items()

@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from labconsole.agent import netlink
-from labconsole.agent.processes.armed_child import NAP_NS, ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.children import NAP_NS, ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending import sendpath
 from labconsole.packets.frame import FrameTemplate, parse_mac
 from labconsole.wire.codec import WireError

@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any, Dict
 
-from labconsole.agent.processes.armed_child import NAP_NS
+from labconsole.agent.processes.children import NAP_NS
 from labconsole.agent.sending import sendpath
 from labconsole.agent.sending.afpacket import (
     ERRORS,

@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Dict, List, Optional, Sequence
 
-from labconsole.agent.processes.armed_child import ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.children import ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending.afpacket import (
     ERRORS,
     IDLE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from labconsole.api.file_kinds import is_plan
+from labconsole.api.comparisons import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import print_error, print_json_line, print_lines
@@ -15,8 +15,8 @@ from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.plan.plan import Plan
-    from labconsole.model.record.baseline import Baseline
-    from labconsole.report.baseline_scatter import PointScatter
+    from labconsole.model.record.annotations import Baseline
+    from labconsole.report.set_up_outliers import PointScatter
     from labconsole.store.writing import RunStore
 
 about = About(
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 on success."""
-    from labconsole.model.record.baseline import group_baselines
+    from labconsole.model.record.annotations import group_baselines
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
 def _scatter(store: RunStore, occasions: list[Baseline]) -> list[PointScatter]:
     """Scatter between the occasions of a baseline; empty if its runs are no longer stored."""
     from labconsole.experiments.kinds import load_measured_kinds
-    from labconsole.report.baseline_scatter import find_scatter
     from labconsole.report.loading import load_side, select_baseline
+    from labconsole.report.set_up_outliers import find_scatter
 
     try:
         side = load_side(select_baseline(occasions, store), load_measured_kinds(), print_error)
@@ -112,7 +112,7 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     from labconsole.model.identity import operator_name
-    from labconsole.model.record.baseline import ALLOWED_NAMES, NAME, Baseline
+    from labconsole.model.record.annotations import ALLOWED_NAMES, NAME, Baseline
     from labconsole.report.occasions import base_name
     from labconsole.store.notes import now_utc
 
@@ -148,8 +148,7 @@ class _BaselineName(NamedTuple):
 
 def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_BaselineName]:
     """Every requested measurement, by its name or its plan. Raises ConfigError if a pattern matches none."""
-    from labconsole.api.plan_files import load_plan_on_occasion
-    from labconsole.api.stored_plans import find_names_like
+    from labconsole.api.plan_files import find_names_like, load_plan_on_occasion
 
     for word in args.plan:
         if is_plan(word):
@@ -170,9 +169,9 @@ def _measured(store: RunStore, named: _BaselineName, testbed: str | None) -> lis
 
     Empty if a pattern matched one from another testbed. Raises ConfigError if there is otherwise none, or several.
     """
-    from labconsole.api.stored_plans import find_names_of_plan
+    from labconsole.api.plan_files import find_names_of_plan
     from labconsole.measure.groups import is_search_trial
-    from labconsole.model.plan.occasions import AT
+    from labconsole.model.plan.plan import AT
     from labconsole.model.record.summary import RunFilter
 
     word, plan, by_pattern = named
@@ -216,7 +215,7 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_MeasuredPlan
 
     Raises ConfigError for searches by name alone, as they do not record their plan.
     """
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.kind import record_kinds
     from labconsole.model.record.summary import RunFilter
 
     where = RunFilter(plan_name=name)
@@ -237,8 +236,8 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_MeasuredPlan
 
 def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointScatter]) -> None:
     """Print the baselines. ``scatter``: of the occasions that were set last."""
-    from labconsole.model.record.baseline import group_baselines
-    from labconsole.report.baseline_scatter import describe_scatter
+    from labconsole.model.record.annotations import group_baselines
+    from labconsole.report.set_up_outliers import describe_scatter
 
     if args.json:
         for each in found:

@@ -25,8 +25,7 @@ from labconsole.errors import ConfigError, MeasurementError
 from labconsole.text.sanitize import single_line, unwrap_stream
 
 if TYPE_CHECKING:
-    from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
-    from labconsole.engine.calibration.offer import Bypass
+    from labconsole.engine.calibration import Bypass, CalibrationProgress, CalibrationRequest
     from labconsole.engine.testbed import Testbed
     from labconsole.model.inventory import Inventory
     from labconsole.model.record.envelope import Envelope
@@ -85,8 +84,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure a calibration, or show the last one."""
     from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.session_runner import run_session
-    from labconsole.engine.calibration.calibration import calibrate
-    from labconsole.engine.calibration.offer import add_bypass
+    from labconsole.engine.calibration import add_bypass, calibrate
 
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     if args.show:
@@ -113,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationRequest:
-    from labconsole.engine.calibration.offer import calibration_request
+    from labconsole.engine.calibration import calibration_request
     from labconsole.model.plan.loader import load_plan
 
     plan = load_plan(args.plan, inventory) if args.plan is not None else None
@@ -140,7 +138,7 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
 def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest) -> Iterator[Bypass]:
     """Keep the UUT bypassed: a lab is rewired and restored, an operator is instructed what to connect."""
     from labconsole.api.testbed import rewiring
-    from labconsole.engine.calibration.offer import calibration_offer
+    from labconsole.engine.calibration import calibration_offer
 
     if args.wired:
         yield "patched"

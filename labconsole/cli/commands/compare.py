@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 on success."""
-    from labconsole.api.comparison_sides import compare_sides
+    from labconsole.api.comparisons import compare_sides
     from labconsole.report import change_tables
 
     if args.json and args.markdown:
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.markdown:
         print_lines(*"\n".join(change_tables.to_markdown(found)).split("\n"))
     else:
-        from labconsole.cli.text.changes import show
+        from labconsole.cli.text.tables import show_changes
 
-        show(found)
+        show_changes(found)
     return 0

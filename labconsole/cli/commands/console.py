@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Open the console."""
     seen = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if args.hosts is None and not DEFAULT.exists() and seen and not (args.plain or args.read_only):
-        from labconsole.cli.first_start import run_first_start
+        from labconsole.cli.console import run_first_start
 
         return run_first_start(DEFAULT, args.store)
     return open_console(hosts_path(args.hosts), args.store, read_only=args.read_only, plain=args.plain)

@@ -91,8 +91,8 @@ def _list_plugin_checks() -> dict[str, Callable[[str], object]]:
     from labconsole.model.generator_names import PACKAGE as GENERATORS
     from labconsole.model.plan.plugins import PACKAGE as EXPERIMENTS
     from labconsole.model.plan.plugins import load_experiment
-    from labconsole.model.record.kinds import PACKAGE as KINDS
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.kind import PACKAGE as KINDS
+    from labconsole.model.record.kind import record_kinds
     from labconsole.platforms.loading import PACKAGE as DRIVERS
     from labconsole.platforms.loading import load_driver
     from labconsole.store import exporters

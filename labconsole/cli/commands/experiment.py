@@ -85,8 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if no trial is invalid, else 1."""
-    from labconsole.cli.dry_run_store import find_dry_run_store
-    from labconsole.model.plan.ad_hoc_guests import parse_factors
+    from labconsole.cli.session_runner import find_dry_run_store
+    from labconsole.model.plan.ad_hoc import parse_factors
     from labconsole.model.plan.guest_kind import guest_kinds
 
     kind = guest_kinds()[args.kind]
@@ -148,13 +148,13 @@ def _run_trials(
     failed.
     """
     from labconsole.api.testbed import load_testbed, open_session
-    from labconsole.cli.guest_trials import dry_run_guest_trials
     from labconsole.cli.session_runner import build_narrator, run_session
+    from labconsole.cli.steps import dry_run_guest_trials
     from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import StepProgress
     from labconsole.engine.execution.runner import PlanRunner
     from labconsole.model.identity import utc_now
-    from labconsole.model.plan.ad_hoc_guests import build_guest_plan
+    from labconsole.model.plan.ad_hoc import build_guest_plan
     from labconsole.report.trial_text import trial_lines
 
     inventory, store = load_testbed(hosts_path(args.hosts), place, write=write)

@@ -14,7 +14,7 @@ from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.plan.plan import Plan
-    from labconsole.model.record.baseline import Baseline
+    from labconsole.model.record.annotations import Baseline
     from labconsole.report.gate import Gate
     from labconsole.store.writing import RunStore
 
@@ -96,14 +96,13 @@ def run(args: argparse.Namespace) -> int:
 def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate:
     from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.model.query import parse_query
-    from labconsole.model.record.baseline import group_baselines
+    from labconsole.model.record.annotations import group_baselines
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
-    from labconsole.report.gate import build_unmeasured_gate, judge_gate
+    from labconsole.report.gate import build_unmeasured_gate, collect_planned_trials, judge_gate
     from labconsole.report.loading import SideSelection, load_file_points, load_sides, select_baseline
     from labconsole.report.point_judgements import UNMEASURED
-    from labconsole.report.quantity_gate import collect_planned_trials
-    from labconsole.report.selection import parse_margin
+    from labconsole.report.request import parse_margin
 
     known = store.baselines()
     occasions = next((each for each in group_baselines(known) if each[0].name == args.baseline), None)
@@ -160,7 +159,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
 
 def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
     """Testbeds on which any part of a plan was measured, by fingerprint."""
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.kind import record_kinds
     from labconsole.model.record.summary import RunFilter
 
     steps = [*plan.search_hashes, *plan.step_hashes]
@@ -190,7 +189,7 @@ def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
 
 def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
     """For an unmeasured plan, report that another plan is stored under its name, or None if there is none."""
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.kind import record_kinds
     from labconsole.model.record.summary import RunFilter
 
     where = RunFilter(plan_name=plan.name)
@@ -206,7 +205,7 @@ def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
 
 def _unnamed(store: RunStore, plan: Plan) -> str:
     """For a plan that was not measured without an occasion, report occasions on which it was, if any."""
-    from labconsole.api.stored_plans import find_names_of_plan
+    from labconsole.api.plan_files import find_names_of_plan
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.point_judgements import UNMEASURED
 

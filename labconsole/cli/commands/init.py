@@ -33,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if the file is written. Raises ConfigError."""
-    from labconsole.engine.discovery.blank_hosts import blank_hosts, describe_next_steps
-    from labconsole.engine.discovery.hosts_file import write_new
+    from labconsole.engine.discovery.hosts_file import blank_hosts, describe_next_steps, write_new
 
     write_new(args.path, blank_hosts())
     print_lines(*describe_next_steps(args.path))

@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped, then return 0."""
-    from labconsole.api.metrics import StoreMetrics
-    from labconsole.api.metrics_server import exposition, served
+    from labconsole.api.metrics import StoreMetrics, exposition, served
     from labconsole.store.open import open_store
 
     with open_store(args.store, write=False) as store:

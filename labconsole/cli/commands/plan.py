@@ -76,9 +76,9 @@ def _advise(args: argparse.Namespace) -> int:
     from labconsole.cli.text.advice import advice_lines
     from labconsole.engine.execution.advice import plan_advice
     from labconsole.measure.admission import admit
-    from labconsole.model.plan.claims import most_claims
+    from labconsole.model.plan.file import most_claims
     from labconsole.model.plan.loader import load_plan
-    from labconsole.model.plan.occasions import build_occasion_plan
+    from labconsole.model.plan.plan import build_occasion_plan
     from labconsole.model.record.summary import RunFilter
 
     accuracy_ratio = _accuracy(args.accuracy)
@@ -127,8 +127,8 @@ def _advise_guests(
 
 def _ask_for_occasion(plan: Plan, store: RunStore, testbed_fingerprint: str) -> None:
     """Name the occasions of a plan that was measured only on occasions. Raises ConfigError."""
-    from labconsole.api.stored_plans import find_names_of_plan
-    from labconsole.model.plan.occasions import build_occasion_plans
+    from labconsole.api.plan_files import find_names_of_plan
+    from labconsole.model.plan.plan import build_occasion_plans
     from labconsole.model.record.summary import RunFilter
 
     if plan.occasion is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labconsole.api.file_kinds import is_plan
+from labconsole.api.comparisons import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, comma_separated
 from labconsole.cli.output import print_error, print_json_line, print_lines

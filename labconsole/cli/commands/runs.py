@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labconsole.api.file_kinds import is_bundle, is_store
+from labconsole.api.comparisons import is_bundle, is_store
 from labconsole.cli.commands import About
 from labconsole.cli.options import ONE_OR_MORE, add_common
 from labconsole.cli.output import answer, print_error, print_json_line, print_lines
@@ -15,8 +15,8 @@ from labconsole.store import exporters
 
 if TYPE_CHECKING:
     from labconsole.model.record.summary import RunSummary
-    from labconsole.store.exchange.importing import ImportResult
-    from labconsole.store.exchange.merging import MergeResult
+    from labconsole.store.importing import ImportResult
+    from labconsole.store.merging import MergeResult
     from labconsole.store.writing import RunStore
 
 about = About(100, "list, show, annotate, export or import saved runs")
@@ -113,7 +113,7 @@ def _chosen(store: RunStore, args: argparse.Namespace, *, limit: int | None = No
 
 def _list(store: RunStore, args: argparse.Namespace) -> None:
     from labconsole.cli.text.runs import runs_table
-    from labconsole.model.record.note import exported
+    from labconsole.model.record.annotations import exported
 
     chosen = _chosen(store, args, limit=args.limit)
     if not args.json:
@@ -128,7 +128,7 @@ def _list(store: RunStore, args: argparse.Namespace) -> None:
 
 def _show(store: RunStore, args: argparse.Namespace) -> None:
     from labconsole.cli.text.runs import note_lines, run_lines
-    from labconsole.model.record.note import exported
+    from labconsole.model.record.annotations import exported
 
     record = store.get(args.what)
     note = store.note(record.run_id)
@@ -151,8 +151,7 @@ def _note(store: RunStore, args: argparse.Namespace) -> None:
 
 
 def _import(store: RunStore, args: argparse.Namespace) -> int:
-    from labconsole.store.exchange.importing import import_records
-    from labconsole.store.exchange.lines import read_jsonl
+    from labconsole.store.importing import import_records, read_jsonl
     from labconsole.store.open import open_store
 
     if is_store(args.what):
@@ -178,7 +177,7 @@ def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
 
 def _imported(result: ImportResult | MergeResult) -> str:
     """The same numbers as a sentence."""
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.kind import record_kinds
 
     one_of = ONE_OF | {kind.plural: kind.name for kind in record_kinds().values()}
     parts = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
@@ -189,7 +188,7 @@ def _imported(result: ImportResult | MergeResult) -> str:
 
 
 def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
-    from labconsole.store.exchange.merging import merge
+    from labconsole.store.merging import merge
 
     result = merge(source, store, _warn_skipped)
     sentence = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")

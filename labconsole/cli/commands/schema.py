@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     import json
 
     from labconsole.model.plan.file import PLAN_FILE
-    from labconsole.platforms.schema import hosts_schema
+    from labconsole.platforms.loading import hosts_schema
     from labconsole.tui.console.settings import Settings
 
     schemas = {"hosts": hosts_schema, "plan": PLAN_FILE.model_json_schema, "settings": Settings.model_json_schema}

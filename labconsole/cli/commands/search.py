@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.engine.execution.runner import PlanRunner
     from labconsole.experiments.search.procedure import check_search
     from labconsole.model.identity import utc_now
-    from labconsole.model.plan.one_search import one_search, search_purpose
+    from labconsole.model.plan.ad_hoc import one_search, search_purpose
     from labconsole.model.record.search import SearchRecord
 
     search = _parse_search(args)
@@ -147,7 +147,7 @@ def _name_option(exc: ConfigError) -> ConfigError:
 
 def _parse_search(args: argparse.Namespace) -> Search:
     """Build the search from the command line, in the form of a plan. Raises ConfigError naming the option."""
-    from labconsole.model.plan.one_search import build_search
+    from labconsole.model.plan.ad_hoc import build_search
 
     try:
         return build_search(

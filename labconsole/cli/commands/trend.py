@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from labconsole.api.file_kinds import is_plan
+from labconsole.api.comparisons import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
 from labconsole.cli.output import print_error, print_json_line, print_lines
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 on success."""
-    from labconsole.api.trends import load_plan_trends
-    from labconsole.report.selection import parse_filter, parse_margin
+    from labconsole.api.comparisons import load_plan_trends
+    from labconsole.report.request import parse_filter, parse_margin
     from labconsole.report.trend_tables import build_json_object, build_tables
     from labconsole.store.open import open_store
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         for each in trends:
             print_json_line(build_json_object(each))
     elif args.markdown:
-        from labconsole.cli.text.trends import occasion_lines
+        from labconsole.cli.text.report import occasion_lines
         from labconsole.report.tables import to_markdown
         from labconsole.text.sanitize import escape_markdown
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         for line in occasion_lines(trends):
             print_lines(escape_markdown(line), "")
     else:
-        from labconsole.cli.text.trends import show
+        from labconsole.cli.text.report import show_trends
 
-        show(trends)
+        show_trends(trends)
     return 0

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.bundle is not None:
         return _verify_bundle(args)
     from labconsole.bundle.examination import Examination, columns, experiment_columns
-    from labconsole.model.record.kinds import record_kinds
+    from labconsole.model.record.kind import record_kinds
     from labconsole.model.record.search import SEARCH
     from labconsole.store.open import open_store
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from labconsole.cli.output import print_json_line
 from labconsole.cli.text.runs import run_row
+from labconsole.engine.execution.blocks import describe_background, format_block
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Progress
-from labconsole.engine.execution.set_up_tracker import describe_background, format_block
 from labconsole.model.plan.plan import Plan
 from labconsole.text.sanitize import single_line, unwrap_stream
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.measure.capture_stamps import stamps_sentence
-from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.drop_causes import cause_of, describe_off_path_drops, kernel_counts, kernel_doubt
-from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.measure.ledger import ledger_rows
 from labconsole.measure.packet_times import (
     describe_sequence,
     describe_xdp,
@@ -18,12 +16,12 @@ from labconsole.measure.packet_times import (
     refusal,
     times_by_word,
 )
-from labconsole.measure.processor_description import HEADINGS, processor_rows, processor_sentences
+from labconsole.measure.processor_time import HEADINGS, processor_rows, processor_sentences
+from labconsole.measure.timing import clock_sentence, stamps_sentence
 from labconsole.model.design_point import format_target_per_source
-from labconsole.model.record.note import RunNote
-from labconsole.model.record.run import Background, RunRecord, StreamRecord, Total
+from labconsole.model.record.annotations import RunNote
+from labconsole.model.record.run import Background, Delay, RunRecord, StreamRecord, Total
 from labconsole.model.record.summary import RunSummary
-from labconsole.model.record.timing import Delay
 from labconsole.report.trial_text import reason_lines
 from labconsole.units import format_count, format_rate_bps
 

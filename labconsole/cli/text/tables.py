@@ -1,12 +1,8 @@
-"""Tables of reports in the terminal. Foreign words are sanitized before rich adds its own sequences.
-
-A table that is wider than the terminal is folded between words. If that is still too wide, each row has a line with its
-subject, unless that is short, a line with the first columns that fit, and the rest as text. The most important columns
-therefore are first.
-"""
+"""Tables of reports and of comparisons in the terminal."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -17,8 +13,17 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from labconsole.contracts.report import Table
+from labconsole.report.change_tables import build_tables, describe_changes
+from labconsole.report.changes import Changes
 from labconsole.report.tables import labelled
-from labconsole.text.sanitize import single_line
+from labconsole.text.sanitize import single_line, unwrap_stream
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+# Tables of reports in the terminal. Foreign words are sanitized before rich adds its own sequences.
+#
+# A table that is wider than the terminal is folded between words. If that is still too wide, each row has a line with
+# its subject, unless that is short, a line with the first columns that fit, and the rest as text. The most important
+# columns therefore are first.
 
 MOST_ROWS = 60
 """Most rows of a table."""
@@ -113,3 +118,16 @@ def _show_pairs(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
         lines[-1] += f" · {pair}" if lines[-1] else pair
     for line in filter(None, lines):
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 3)))
+
+
+# -- comparisons -------------------------------------------------------------------------------------------------------
+# A comparison of two sets of runs in the terminal.
+
+
+def show_changes(changes: Changes) -> None:
+    """Print the comparison on stdout."""
+    console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
+    for sentence in describe_changes(changes):
+        console.print(Text(f"• {single_line(sentence)}"))
+    for table in build_tables(changes):
+        show_table(console, table, rest="--json lists all")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
-from labconsole.engine.trial.clock_statements import read_clock_statements
-from labconsole.engine.trial.saving import node_facts
-from labconsole.measure.clocks import agreement
-from labconsole.model.record.clocks import STATED
+from labconsole.engine.trial.recorder import node_facts, read_clock_statements
+from labconsole.measure.timing import agreement
+from labconsole.model.record.extensions import STATED
 
 OFFSET_S = 0.05
 """Larger offsets prevent aligning records of different nodes by their wall clocks."""

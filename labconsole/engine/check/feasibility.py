@@ -12,9 +12,9 @@ from labconsole.engine.trial.second_guest import find_reference, is_reference, r
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
 from labconsole.model.design_point import FORWARDING_SHARES
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.blocks import describe_fixed_order
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import describe_testbed, find_missing_platforms, platforms_needed
+from labconsole.model.plan.order import describe_fixed_order
 from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.units import counted, format_count

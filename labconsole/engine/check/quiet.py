@@ -6,8 +6,8 @@ import asyncio
 
 from labconsole.engine.check.context import CheckContext, Wave, alike, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, repaired, skipped, warned
-from labconsole.engine.trial.foreign_taps import describe_unheld_port
 from labconsole.engine.trial.setup import sink_port
+from labconsole.engine.trial.traffic import describe_unheld_port
 from labconsole.errors import AgentError
 from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES

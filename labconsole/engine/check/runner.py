@@ -9,20 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from labconsole.engine.check import (
-    access,
-    cabling,
-    capacity,
-    clocks,
-    cpu,
-    feasibility,
-    flows,
-    kernel,
-    nics,
-    quiet,
-    tools,
-    uut,
-)
+from labconsole.engine.check import access, cabling, capacity, clocks, cpu, feasibility, flows, nics, quiet, tools, uut
 from labconsole.engine.check.context import Check, CheckContext, Wave, find_checks
 from labconsole.engine.check.result import CheckFinding, CheckResult, OnResult, failed, skipped
 from labconsole.engine.live.events import NodeState
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("labconsole.engine")
 
-SUBJECTS = (access, tools, kernel, clocks, nics, cpu, uut, quiet, capacity)
+SUBJECTS = (access, tools, clocks, nics, cpu, uut, quiet, capacity)
 """Modules with checks of single nodes, in the order in which people read their results."""
 
 CHECKS = find_checks(SUBJECTS)

@@ -6,13 +6,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.engine.execution.grid import Grid
+from labconsole.engine.execution.blocks import Pilot, SetUpFailure, SetUpTracker
 from labconsole.engine.execution.pending import ExecutionSession
-from labconsole.engine.execution.pilot import Pilot
-from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.set_up_tracker import SetUpFailure, SetUpTracker
+from labconsole.engine.execution.progress import Grid, Outcome
 from labconsole.engine.trial.platform import has_broken_platform
-from labconsole.engine.trial.request import Take, TrialRequest
+from labconsole.engine.trial.setup import Take, TrialRequest
 from labconsole.errors import (
     Aborted,
     ConfigError,
@@ -24,8 +22,7 @@ from labconsole.errors import (
     StoreError,
 )
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.blocks import PILOT
-from labconsole.model.plan.order import SetUpKey, Trial, forwards, set_up_key
+from labconsole.model.plan.order import PILOT, SetUpKey, Trial, forwards, set_up_key
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import PlanRef, Role, RunRecord
 from labconsole.model.tolerances import Tolerances

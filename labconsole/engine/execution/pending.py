@@ -9,16 +9,14 @@ from typing import Any, Protocol
 
 from labconsole.contracts.experiment import Experiment, Stage
 from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
-from labconsole.engine.execution.blocks import find_defining_runs, stored_blocks
-from labconsole.engine.execution.pilot import Pilot
-from labconsole.engine.execution.stop_rules import TargetLimits
-from labconsole.engine.trial.request import Take
+from labconsole.engine.execution.blocks import Pilot, find_defining_runs, stored_blocks
+from labconsole.engine.execution.stop_conditions import TargetLimits
 from labconsole.engine.trial.second_guest import find_reference, reference_command
+from labconsole.engine.trial.setup import Take
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.blocks import PILOT
-from labconsole.model.plan.order import Trial
+from labconsole.model.plan.order import PILOT, Trial
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed
 

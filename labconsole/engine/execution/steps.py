@@ -21,12 +21,10 @@ from labconsole.engine.crew_experiment import (
     find_steps_in_broken_blocks,
 )
 from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, ExecutionContext
-from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
-from labconsole.engine.execution.progress import StepProgress
-from labconsole.engine.execution.step_view import StepState, StepView
-from labconsole.engine.execution.steps_estimate import estimate_steps
-from labconsole.engine.trial.request import Take
+from labconsole.engine.execution.progress import StepProgress, StepState, StepView, estimate_steps
+from labconsole.engine.execution.stop_conditions import StopConditions
+from labconsole.engine.trial.setup import Take
 from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory

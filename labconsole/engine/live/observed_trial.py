@@ -13,13 +13,11 @@ from datetime import datetime
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.live.events import Phase
-from labconsole.engine.live.hops import follow
-from labconsole.engine.live.telemetry import StreamLive, Telemetry
-from labconsole.measure.alignment import EndCounts, StreamAlignment
-from labconsole.measure.counts import CounterSample
+from labconsole.engine.live.telemetry import StreamLive, Telemetry, follow
+from labconsole.measure.counts import CounterSample, EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Endpoint, Inventory, Stream
-from labconsole.verdict.stream_path import CountingPoint
+from labconsole.verdict.observations import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 
 _RX_PACKETS, _TX_PACKETS = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")

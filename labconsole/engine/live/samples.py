@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.ports import Series
-from labconsole.engine.live.hops import follow
-from labconsole.engine.live.telemetry import LiveDelays, StreamLive, Telemetry
-from labconsole.measure.alignment import EndCounts, StreamAlignment
+from labconsole.engine.live.telemetry import LiveDelays, StreamLive, Telemetry, follow
+from labconsole.measure.counts import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
-from labconsole.verdict.stream_path import CountingPoint
+from labconsole.verdict.observations import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.generator import GeneratorProgress, SentStream

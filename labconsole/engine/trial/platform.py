@@ -1,30 +1,29 @@
-"""The platform on the UUT: set up for the first trial that needs it, kept for the next ones, then undone.
-
-Every set-up has an id, which the records of its trials contain: trials of one set-up share the peculiarities of one
-boot of a guest, so they are not replicates of each other (Kalibera and Jones, ISMM 2013).
-"""
+"""The platform on the UUT: set up for the first trial that needs it, kept for the next ones, undone; its commands."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from labconsole.contracts.driver import Driver, DriverFor, Prepared
+from labconsole.contracts.driver import Driver, DriverFor, Prepared, StreamWiring
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.deferred_cleanup import DeferredCleanup
-from labconsole.engine.links import LinkPool
+from labconsole.engine.links import DeferredCleanup, LinkPool
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.forwarding_proof import ForwardingProof, wait_forwarding
-from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.stream_wiring import find_wiring
+from labconsole.engine.trial.second_guest import SecondGuestSetup, refusal
+from labconsole.engine.trial.setup import find_wiring
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
-from labconsole.model.inventory import Inventory
+from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.plan.order import SetUpKey
 from labconsole.model.record.run import RunRecord, SetUp
+
+# -- platforms ---------------------------------------------------------------------------------------------------------
+# Every set-up has an id, which the records of its trials contain: trials of one set-up share the peculiarities of one
+# boot of a guest, so they are not replicates of each other (Kalibera and Jones, ISMM 2013).
 
 BREAKING = frozenset(
     {
@@ -150,3 +149,47 @@ class UutPlatform:
         if self._current is not None:
             self._owed.defer(self._current[2])
             self._current = None
+
+
+# -- commands of a dry run ---------------------------------------------------------------------------------------------
+# The commands that would set a platform up, as stated by its driver without a request to any node.
+#
+# A driver derives these lines from the code that it would run, so the two cannot differ. Values known only to the nodes
+# are replaced by placeholders such as ``mac-of-snk1/eth1``.
+
+
+def build_placeholder_wiring(stream: Stream, uut: str) -> StreamWiring:
+    """A stream with placeholders for the MAC addresses that its nodes would report."""
+    return StreamWiring(
+        name=stream.name,
+        uut_in=stream.uut_in,
+        uut_in_mac=f"mac-of-{uut}/{stream.uut_in}",
+        uut_out=stream.uut_out,
+        uut_out_mac=f"mac-of-{uut}/{stream.uut_out}",
+        sink_mac=f"mac-of-{stream.sink}",
+        source_ip=stream.source_ip,
+        sink_ip=stream.sink_ip,
+    )
+
+
+def set_up_commands(request: DesignPoint, inventory: Inventory, driver_for: DriverFor) -> list[str]:
+    """The commands that set up the platform of ``request`` for the streams that it uses. Raises ConfigError."""
+    driver = driver_for(request.platform, inventory)
+    sentence = refusal(driver, request.platform, request.background)
+    if sentence is not None:
+        return [f"# refused: {sentence}"]
+    own = inventory.second_stream(request.sources) if request.background != "none" else None
+    first = [build_placeholder_wiring(s, inventory.uut) for s in inventory.streams[: request.sources] if s != own]
+    if request.background == "none":
+        return driver.commands(first)
+    return driver.commands(first, [build_placeholder_wiring(own, inventory.uut)] if own is not None else [])
+
+
+def set_ups(requests: Iterable[DesignPoint]) -> list[DesignPoint]:
+    """One request per way of setting a platform up, with all streams that any of the requests uses."""
+    found: dict[tuple[str, bool], DesignPoint] = {}
+    for request in requests:
+        key = (request.platform, request.background != "none")
+        if key not in found or request.sources > found[key].sources:
+            found[key] = request
+    return list(found.values())

@@ -1,37 +1,139 @@
-"""From a request to a stored record: set up the platform, run one trial, judge it, and save it."""
+"""From a request to a stored record: set up the platform, run one trial, judge it, and save it with its environment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from labconsole.contracts.driver import DriverFor
-from labconsole.contracts.ports import RunSink
+from labconsole.contracts.ports import AgentLink, RunSink
 from labconsole.engine.leases import Leases
-from labconsole.engine.links import LinkPool
-from labconsole.engine.live.events import Event, Phase, PhaseChanged, TrialFinished, TrialStarted
+from labconsole.engine.links import LinkPool, run_concurrently
+from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged, TrialFinished, TrialStarted
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.trial.clock_statements import read_clock_statements, worse
+from labconsole.engine.trial.forwarding_proof import ForwardingProof
 from labconsole.engine.trial.platform import UutPlatform, has_broken_platform
-from labconsole.engine.trial.request import TrialRequest
-from labconsole.engine.trial.saving import environment, node_facts, save
 from labconsole.engine.trial.second_guest import second_guest_setup
-from labconsole.engine.trial.setup import TrialSettings
-from labconsole.engine.trial.stream_wiring import check_mtu
+from labconsole.engine.trial.setup import TrialRequest, TrialSettings, check_mtu
 from labconsole.engine.trial.trial import Trial
-from labconsole.errors import LeaseTaken
+from labconsole.errors import LeaseTaken, NodeError, StoreError
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import nodes_of
 from labconsole.model.record.envelope import Envelope
-from labconsole.model.record.run import InForce, RunRecord
+from labconsole.model.record.extensions import STATED, ClockStatement
+from labconsole.model.record.run import Environment, InForce, RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.calibration_check import select_envelope
 from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.record import build_record
+from labconsole.wire.clocks import ReadClockKeeper
+from labconsole.wire.facts import NodeFacts
+
+# -- clock statements --------------------------------------------------------------------------------------------------
+# Statements on nodes' clocks: declared in hosts.yaml, or read from the program that keeps a node's clock.
+
+CLOCK_TIMEOUT_S = 10.0
+
+Statements = dict[str, ClockStatement]
+
+
+async def read_clock_statements(inventory: Inventory, links: Mapping[str, AgentLink]) -> Statements:
+    """Statements on clocks that hosts.yaml declares or names a keeper for. A missing answer ends nothing."""
+    found: Statements = {}
+
+    async def ask(name: str) -> None:
+        node = inventory.nodes[name]
+        if node.clock_error_ns is not None:
+            found[name] = ClockStatement(by="declared", error_ns=node.clock_error_ns)
+        elif node.clock_keeper is not None:
+            try:
+                reply = await links[name].ask(ReadClockKeeper(keeper=node.clock_keeper), timeout_s=CLOCK_TIMEOUT_S)
+            except NodeError as exc:
+                found[name] = ClockStatement(by=node.clock_keeper, refused=exc.message)
+            else:
+                found[name] = ClockStatement(
+                    by=node.clock_keeper,
+                    error_ns=reply.error_ns,
+                    reference=reply.reference,
+                    is_reference=reply.is_reference,
+                )
+
+    await run_concurrently(ask(name) for name in links)
+    return found
+
+
+def worse(before: Statements, after: Statements) -> Statements:
+    """The statements before and after a trial combined: none if one is missing or the reference changed."""
+    return {name: _worse(statement, after.get(name)) for name, statement in before.items()}
+
+
+def _worse(before: ClockStatement, after: ClockStatement | None) -> ClockStatement:
+    if before.error_ns is None or before.by == "declared":
+        return before
+    if after is None or after.error_ns is None:
+        why = "nothing" if after is None else after.refused
+        return ClockStatement(by=before.by, refused=f"after the trial {before.by} reported {why}")
+    if after.reference != before.reference:
+        changed = f"{before.by} followed {before.reference} before the trial and {after.reference} after it"
+        return ClockStatement(by=before.by, refused=changed)
+    return max(before, after, key=lambda statement: statement.error_ns or 0)
+
+
+# -- saving ------------------------------------------------------------------------------------------------------------
+# Saves a trial: its environment in the record, its time series in the store.
+
+
+def environment(
+    links: dict[str, AgentLink],
+    facts: dict[str, NodeFacts],
+    stated: Statements,
+    forwarding_proof: ForwardingProof | None,
+    live: LiveStreams,
+) -> Environment:
+    """Facts and clocks of the trial's nodes, the learning phase, and the contents of the series."""
+    return {
+        "nodes": node_facts(links, facts, stated),
+        "learning": forwarding_proof.to_json() if forwarding_proof is not None else None,
+        "series_interfaces": live.interface_names,
+        "series_rows_not_kept": live.rows_not_kept,
+    }
+
+
+def node_facts(
+    links: Mapping[str, AgentLink], facts: Mapping[str, NodeFacts], stated: Mapping[str, ClockStatement] | None = None
+) -> Environment:
+    """Each node's facts, its clocks' relation to ours, and the statements ``stated`` about them."""
+    statements = {name: {STATED: each.model_dump()} for name, each in (stated or {}).items()}
+    return {
+        name: {
+            "facts": facts[name].to_wire() if name in facts else {},
+            "round_trip_s": link.round_trip_s,
+            "clock_offset_ns": link.clock_offset_ns,
+            "clock_error_ns": link.clock_error_ns,
+            **statements.get(name, {}),
+        }
+        for name, link in links.items()
+    }
+
+
+async def save(store: RunSink, record: RunRecord, live: LiveStreams, emit: Callable[[Event], None]) -> None:
+    """Store the run. If the store refuses, report it, still pass the record to every listener, and raise StoreError."""
+    try:
+        await asyncio.to_thread(store.save, record, live.series())
+    except StoreError as exc:
+        emit(Notice(severity="error", message=f"the run could not be saved: {exc}"))
+        emit(TrialFinished(record=record, saved=False))
+        raise
+    emit(PhaseChanged(run_id=record.run_id, phase=Phase.SAVED))
+    emit(TrialFinished(record=record, saved=True))
+
+
+# -- recorder ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from labconsole.contracts.ports import RunSink, StoredMaximum
 from labconsole.errors import ConfigError, MissingOnTestbed
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, BACKGROUNDS, FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory, Stream
-from labconsole.model.plan.blocks import REFERENCE_SOURCES
+from labconsole.model.plan.order import REFERENCE_SOURCES
 from labconsole.model.record.run import Figures
 from labconsole.units import format_rate_bps
 

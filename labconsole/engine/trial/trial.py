@@ -15,19 +15,14 @@ from typing import Any, NoReturn
 
 from labconsole.contracts.driver import Prepared
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.links import run_concurrently
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
-from labconsole.engine.trial.captures import TrialCaptures
-from labconsole.engine.trial.foreign_taps import ForeignTaps
-from labconsole.engine.trial.kernel_drops import KernelDropWatch
-from labconsole.engine.trial.live_delays import live_delays
-from labconsole.engine.trial.packet_times import PacketTimers
-from labconsole.engine.trial.processor_work import ProcessorWatch
+from labconsole.engine.trial.kernel_probes import KernelDropWatch, PacketTimers, ProcessorWatch, live_delays
 from labconsole.engine.trial.second_guest import SecondGuestSetup
 from labconsole.engine.trial.setup import Flow, TrialSettings, longest_s, stream_spec
-from labconsole.engine.trial.sources import Sources
+from labconsole.engine.trial.traffic import ForeignTaps, Sources, TrialCaptures
 from labconsole.engine.trial.window import Readings, ports_by_node
 from labconsole.errors import Aborted, LabError, LeaseTaken, MeasurementError, NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
@@ -35,8 +30,14 @@ from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
-from labconsole.verdict.observations import Snapshot, StreamObservations, TrialObservations, parse_snapshot
-from labconsole.verdict.stream_path import counting_points, data_ports
+from labconsole.verdict.observations import (
+    Snapshot,
+    StreamObservations,
+    TrialObservations,
+    counting_points,
+    data_ports,
+    parse_snapshot,
+)
 from labconsole.wire import capture, counters, generator, message, session
 from labconsole.wire.packet_times import DelaysSoFar
 from labconsole.wire.stream_spec import StreamSpec

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Sequence
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.links import run_concurrently
 from labconsole.errors import NodeError, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.verdict.node_settings import find_stream_ports
+from labconsole.verdict.changes import find_stream_ports
 from labconsole.verdict.observations import NodeReading, TrialObservations
-from labconsole.wire import process_location
+from labconsole.wire import host_activity
 from labconsole.wire.drops import ReadDrops
 from labconsole.wire.host_activity import ProcessPlace, ReadSurroundings
 from labconsole.wire.message import R, Request
@@ -30,7 +30,7 @@ class ConsoleUse:
 
     def __init__(self) -> None:
         self.place = ProcessPlace(
-            boot_id=process_location.boot_id(), pid_namespace=process_location.pid_namespace(), pid=os.getpid()
+            boot_id=host_activity.boot_id(), pid_namespace=host_activity.pid_namespace(), pid=os.getpid()
         )
         self._begun_s = time.process_time()
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from labconsole.contracts.crew import BootMark, CrewMember, Ground, HowMade, HypervisorWord, StandingCrew
 from labconsole.contracts.experiment import Bench
-from labconsole.contracts.picture import StepPicture
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_measurement import DID_NOT_COME, find_attestation_drift, run_cancellable
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import AgentError, MeasurementError, NodeError, NodeLost
-from labconsole.experiments.boot.derived_values import guests_booted, memory_used
+from labconsole.experiments.boot.derived_values import (
+    GuestsMemory,
+    MemoryReading,
+    guests_booted,
+    memory_used,
+    read_guest_memory,
+    read_memory,
+)
 from labconsole.experiments.boot.disk_images import DiskImages, sum_cached_pages
-from labconsole.experiments.boot.idle_switches import measure_idle
-from labconsole.experiments.boot.live_view import guests_starting
-from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading, read_guest_memory, read_memory
 from labconsole.experiments.boot.plan import BootPoint
 from labconsole.experiments.boot.record import (
     CachedFiles,
@@ -30,15 +34,82 @@ from labconsole.experiments.boot.record import (
     QuietTime,
 )
 from labconsole.measure.external_timing import MarkFinder, MarkResult, Marks, MarkSender, Nonce, find_marks
+from labconsole.measure.processor_time import count_switches
 from labconsole.model.identity import new_run_id, utc_now
-from labconsole.model.record.crew_trial import TimekeeperRecord
-from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.run import SetUp
-from labconsole.platforms.base.marks import nonces
+from labconsole.model.record.kind import TimekeeperRecord
+from labconsole.model.record.run import Attestation, Environment, SetUp
+from labconsole.platforms.base.guest_shell import nonces
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.timekeeper import interrupted_note
+from labconsole.verdict.reasons import interrupted_note
+from labconsole.wire.execution import Execute
 from labconsole.wire.marks import SeenMarks, StartMarks, StopMarks, TimeMark
 from labconsole.wire.session import Ping
+
+# -- live view ---------------------------------------------------------------------------------------------------------
+# The live view of guests that are being started. Pure.
+
+
+def guests_starting(names: Sequence[str], found: Mapping[str, Marks]) -> tuple[PictureGuest, ...]:
+    """Return the guests by the marks received so far. A guest's start-up time is known only when the trial is over."""
+    return _guests((name, found.get(name, Marks()).start_request_ns, None) for name in names)
+
+
+def guests_started(guests: Iterable[GuestBootRecord]) -> tuple[PictureGuest, ...]:
+    """Return the guests of a finished trial."""
+    return _guests((each.guest, each.mark_ns, each.mark_s) for each in guests)
+
+
+def _guests(marks: Iterable[tuple[str, int | None, float | None]]) -> tuple[PictureGuest, ...]:
+    seen = list(marks)
+    first_ns = min((mark_ns for _, mark_ns, _ in seen if mark_ns is not None), default=0)
+    return tuple(
+        PictureGuest(
+            name=name,
+            state=CopyState.STARTS if mark_ns is None else CopyState.STANDS,
+            begun_s=None if mark_ns is None else (mark_ns - first_ns) / 1e9,
+            seconds=seconds,
+        )
+        for name, mark_ns, seconds in seen
+    )
+
+
+# -- idle switches -----------------------------------------------------------------------------------------------------
+# The context switches of the UUT's kernel while it is idle (Quétier et al., section 5.2.1).
+
+SETTLE_S = 2.0
+"""Time for earlier work to finish: files are written back, a discarded guest is taken apart."""
+
+_ASK_S = 10.0
+
+
+async def measure_idle(uut: AgentLink, quiet_s: float) -> QuietTime | None:
+    """Wait, and return the kernel's switches in that time without the first SETTLE_S, or None if it does not report
+    them.
+
+    Raises NodeError.
+    """
+    await asyncio.sleep(SETTLE_S)
+    before, begun_ns = await _read(uut)
+    await asyncio.sleep(quiet_s - SETTLE_S)
+    after, ended_ns = await _read(uut)
+    return quiet_time(before, after, ended_ns - begun_ns)
+
+
+async def _read(uut: AgentLink) -> tuple[str, int]:
+    """Return the kernel's count, and then its monotonic clock. The clock is read after the count at both ends."""
+    said = await uut.ask(Execute(argv=["grep", "ctxt", "/proc/stat"], timeout_s=_ASK_S), timeout_s=_ASK_S + 10)
+    return said.stdout, (await uut.ask(Ping())).monotonic_ns
+
+
+def quiet_time(before: str, after: str, took_ns: int) -> QuietTime | None:
+    """Return the quiet time between two readings of /proc/stat. Pure."""
+    switches = count_switches(before, after)
+    if switches is None or took_ns <= 0:
+        return None
+    return QuietTime(took_ns=took_ns, switches=switches, switches_per_s=switches / (took_ns / 1e9))
+
+
+# -- the trial ---------------------------------------------------------------------------------------------------------
 
 MARKS = "marks"
 CLOSE_NS, COMPARING_S = 100_000, 0.2

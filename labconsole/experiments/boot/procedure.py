@@ -12,12 +12,17 @@ from labconsole.contracts.picture import StepPicture
 from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import TooLittleMemory
-from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, latest_s, mark_zero_ns
-from labconsole.experiments.boot.live_view import guests_started
-from labconsole.experiments.boot.measurement import QUIET_S, BootMeasurement, BootObservation
+from labconsole.experiments.boot.derived_values import (
+    clock_allowed_s,
+    clock_error_s,
+    coarse_notes,
+    deviation_s,
+    latest_s,
+    mark_zero_ns,
+)
+from labconsole.experiments.boot.measurement import QUIET_S, BootMeasurement, BootObservation, guests_started
 from labconsole.experiments.boot.plan import BootFactors, BootPoint
 from labconsole.experiments.boot.record import RECORD, BootRecord, BootRequested
-from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
 from labconsole.experiments.boot.verdict import judge
 from labconsole.model.inventory import Inventory
 from labconsole.verdict.influences import influences

@@ -1,10 +1,4 @@
-"""Summary of boot trials: times and memory per point, lines over the number of guests, and differences.
-
-Only valid trials enter, with the newest record of each. Each starts its own guests. Those of one block share a boot of
-the unit under test and a period of time, so the block is one replicate, the mean of its trials (docs/statistics.md).
-Cold is compared with hot, and platform with platform, in pairs of blocks (measure/paired_blocks.py), on the logarithm.
-All comparisons form one family (Holm). Pure.
-"""
+"""Summary of boot trials: times and memory per point, lines over the number of guests, differences; as plain data."""
 
 from __future__ import annotations
 
@@ -13,16 +7,30 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from labconsole.experiments.boot.derived_values import latest_s
+from labconsole.experiments.boot.derived_values import latest_s, resolution_s
 from labconsole.experiments.boot.record import BootRecord
-from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.measure.hypervisors import hypervisor, name_platforms
-from labconsole.measure.paired_blocks import Blocks, adjusted, assign_points, newest_trials, uut_kernel
+from labconsole.measure.paired_blocks import (
+    Blocks,
+    adjusted,
+    assign_points,
+    find_exclusion_code,
+    hypervisor,
+    name_platforms,
+    newest_trials,
+    uut_kernel,
+)
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
-from labconsole.measure.statistics.line_in_blocks import LineInBlocks
+from labconsole.measure.statistics.regression import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
+from labconsole.report.paper_abstracts import format_none_valid, pair_tools
+
+# -- summary -----------------------------------------------------------------------------------------------------------
+# Only valid trials enter, with the newest record of each. Each starts its own guests. Those of one block share a boot
+# of the unit under test and a period of time, so the block is one replicate, the mean of its trials
+# (docs/statistics.md). Cold is compared with hot, and platform with platform, in pairs of blocks
+# (measure/paired_blocks.py), on the logarithm. All comparisons form one family (Holm). Pure.
 
 
 class SeriesKey(NamedTuple):
@@ -292,3 +300,68 @@ def _lines(key: SeriesKey, of: Mapping[int, Sequence[BootRecord]], blocks: Block
         cgroup_bytes=line(_cgroup),
         hypervisor_bytes=line(_hypervisor),
     )
+
+
+# -- platform comparison -----------------------------------------------------------------------------------------------
+# The memory that each guest takes from the machine, compared between tools in pairs of blocks. Pure.
+
+OUTCOME_CODES: Final = ("guests_missing", "no_memory", "swapped")
+"""Codes of boot trials that needed more than the machine has. The trials left at such a number of guests are a
+choice.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryComparison:
+    """The difference between the memory taken at one series (``key``) and another (``than``), over the number of
+    guests.
+
+    ``line``: None if no block has both. ``absent``: why the comparison allows no conclusion.
+    """
+
+    key: SeriesKey
+    than: SeriesKey
+    line: LineInBlocks | None
+    absent: str | None
+
+
+def compare_memory(records: Iterable[BootRecord]) -> list[MemoryComparison]:
+    """Compare every two platforms with the same request, even if no trial of one of them enters."""
+    every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
+    requested: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
+    for key, record in assign_points(newest_trials(every), series_key):
+        requested.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
+    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in requested.items()}
+    blocks, found = Blocks(every), list[MemoryComparison]()
+    for key, than in pair_tools(requested):
+        none = [each.platform for each in (key, than) if not entered[each]]
+        both = entered[key].keys() & entered[than].keys()
+        failed = (
+            trial for each in (key, than) for n in both for trial in requested[each][n] if trial not in entered[each][n]
+        )
+        out = find_exclusion_code(OUTCOME_CODES, failed)
+        found.append(
+            MemoryComparison(
+                key=key,
+                than=than,
+                line=blocks.line_apart(entered[key], entered[than], taken_bytes),
+                absent=format_none_valid(none) if none else f"trials left out by {out}" if out else None,
+            )
+        )
+    return found
+
+
+def _valid(trials: Iterable[BootRecord]) -> list[BootRecord]:
+    return [each for each in trials if each.verdict.status == "valid"]
+
+
+def taken_bytes(record: BootRecord) -> float | None:
+    """Return by how much the free memory of the machine decreased.
+
+    The hypervisor's figure is used where it reports one, because Xen's first domain sees only its own memory; otherwise
+    that of the UUT's kernel.
+    """
+    memory = record.memory
+    if memory is None:
+        return None
+    return memory.used_bytes if memory.hypervisor_free_before_bytes is None else memory.hypervisor_bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from labconsole.experiments.boot.derived_values import resolution_s
 from labconsole.experiments.boot.plan import BootPoint
 from labconsole.experiments.boot.record import BootRecord, GuestBootRecord, IdleSwitches
-from labconsole.experiments.boot.resolution import resolution_s
 from labconsole.experiments.boot.summary import (
     BootLines,
     BootPointResult,
@@ -16,11 +16,10 @@ from labconsole.experiments.boot.summary import (
     summarize_boots,
 )
 from labconsole.measure.statistics.as_json import effect_json, line_json, mean_json
-from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
+from labconsole.measure.statistics.regression import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.plan.guest_kind import GuestText
-from labconsole.report.effect_formatting import format_ratio
-from labconsole.report.formatting import format_noun_count
+from labconsole.report.formatting import format_noun_count, format_ratio
 from labconsole.report.trial_text import describe_left_out
 from labconsole.text.cells import UNKNOWN, format_decimal
 

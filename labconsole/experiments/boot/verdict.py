@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from labconsole.experiments.boot.derived_values import clock_reasons
 from labconsole.experiments.boot.disk_images import sum_cached_pages
 from labconsole.experiments.boot.record import CachedFiles, GuestBootRecord
-from labconsole.experiments.boot.resolution import clock_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.crew_trial import TimekeeperRecord
+from labconsole.model.record.kind import TimekeeperRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.reasons import reason
-from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
+from labconsole.verdict.reasons import reason, swap_reasons, timekeeper_reasons
 
 APART_S, APART_RATIO = 0.1, 0.02
 """A guest reports that it is up right after the reply to its mark. Both witnesses agree within this tolerance plus the

@@ -5,12 +5,161 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.boot.plausibility import find_implausible
+from labconsole.experiments.boot.derived_values import clock_allowed_s
 from labconsole.experiments.boot.record import BootRecord
-from labconsole.experiments.boot.resolution import clock_allowed_s
-from labconsole.experiments.boot.rules import RULES
+from labconsole.measure.recompute import guest_trial as trial
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import codes_of, recompute_verdict, unjudged_reasons
+from labconsole.measure.recompute.guest_trial import VerdictRules, codes_of, recompute_verdict, unjudged_reasons
+from labconsole.measure.recompute.plausibility import SENDING_SLACK_RATIO, WALL_CLOCK_S, stepped
+from labconsole.model.tolerances import Tolerances
+
+# -- plausibility ------------------------------------------------------------------------------------------------------
+# Values that no boot trial can have: marks before their cause, times outside the trial, memory beyond the host's.
+# Pure.
+
+PAGE_BYTES = 4096
+"""The size of a kernel's smallest pages."""
+
+
+def find_implausible(record: BootRecord) -> Iterator[Discrepancy]:
+    """Find the values of a record that no boot trial can have."""
+    yield from trial.common_problems(record, is_start=True)
+    yield from trial.duplicate_problems("guests", record.guests, {"guest": lambda each: each.guest})
+    yield from trial.address_problems(record, "guests", record.guests)
+    yield from _times(record)
+    yield from _memory(record)
+    requested = record.requested
+    if requested.limit_s <= 0 or (requested.memory_mib is not None and requested.memory_mib < 1):
+        yield against("requested", "asks for an impossible limit or memory")
+
+
+def _times(record: BootRecord) -> Iterator[Discrepancy]:
+    """Find times before their cause, or outside the trial."""
+    error_s = record.clock_error_s or 0.0
+    for place, each in enumerate(record.guests):
+        where = f"guests[{place}]"
+        if each.own_s is not None and each.own_s < -error_s and not stepped(record.verdict):
+            yield against(f"{where}.mark_ns", "its mark came before its own start command", each.own_s)
+        of = ((f"{where}.mark_s", each.mark_s), (f"{where}.ready_s", each.ready_s))
+        yield from trial.duration_problems(record, of)
+        yield from trial.duration_problems(
+            record, [(f"{where}.way_in.joined_s", None if each.way_in is None else each.way_in.joined_s)]
+        )
+    if record.set_up is not None:
+        if record.set_up.trial != 1:
+            yield against("set_up.trial", "a set-up of guests is started once", record.set_up.trial)
+        setup_s = record.set_up.setup_s * (1 + SENDING_SLACK_RATIO) + WALL_CLOCK_S
+        if record.ready_s is not None and record.ready_s > setup_s:
+            says = f"setting up took {record.set_up.setup_s:.3f} s, and its guests were up after {record.ready_s:.3f} s"
+            yield against("set_up.setup_s", says, record.set_up.setup_s)
+    yield from trial.duration_problems(record, _parts(record))
+    clocks = record.clocks
+    if clocks is not None:
+        errors = (("uut_error_ns", clocks.uut_error_ns), ("timekeeper_error_ns", clocks.timekeeper_error_ns))
+        yield from trial.sign_problems((f"clocks.{name}", value) for name, value in errors)
+
+
+def _parts(record: BootRecord) -> Iterator[tuple[str, float | None]]:
+    """Return (place, seconds) of the successive parts of a start."""
+    idle, memory = record.idle, record.memory
+    for side in ("before", "standing"):
+        quiet = None if idle is None else getattr(idle, side)
+        yield f"idle.{side}.took_ns", None if quiet is None else quiet.took_ns / 1e9
+    if memory is not None:
+        yield "memory.quiet_s", memory.quiet_s
+        if record.ready_s is not None:
+            yield "ready_s", record.ready_s + memory.quiet_s
+
+
+def _memory(record: BootRecord) -> Iterator[Discrepancy]:
+    """Find memory values above those of the unit under test's kernel."""
+    memory = record.memory
+    used: list[tuple[str, int | None]] = []
+    if memory is not None:
+        names = ("available_before_bytes", "available_after_bytes", "pss_bytes", "cgroup_bytes")
+        used += [(f"memory.{name}", getattr(memory, name)) for name in names]
+        yield from trial.sign_problems(
+            (
+                ("memory.quiet_s", memory.quiet_s),
+                ("memory.ksm_run", memory.ksm_run),
+                ("memory.ksm_pages_sharing", memory.ksm_pages_sharing),
+            )
+        )
+    cached = sum(each.cached_pages for each in record.files or ())
+    used.append(("files", cached * PAGE_BYTES))
+    yield from trial.memory_problems(record, used)
+    names_of = {"path": lambda each: (each.option, each.path)}
+    yield from trial.duplicate_problems("files", record.files or (), names_of)
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+# The rules for each reason of a boot trial, written a second time: code to condition on its record. Pure.
+#
+# They share no code with verdict.py, which judged it. docs/boot.md and docs/data-format.md explain the codes.
+
+WITNESSES_S, WITNESSES_RATIO = 0.1, 0.02
+"""Mark and ready time of one guest may differ by this, plus a share of the time, plus the error of the clocks."""
+
+
+def _is_mark_lost(record: BootRecord, limits: Tolerances) -> bool:
+    return any(each.ready_ns is not None and each.mark_ns is None for each in record.guests)
+
+
+def _is_disagreeing(record: BootRecord, limits: Tolerances) -> bool:
+    error_s = record.clock_error_s or 0.0
+    return any(
+        abs(each.ready_s - each.mark_s) > WITNESSES_S + WITNESSES_RATIO * abs(each.mark_s) + error_s
+        for each in record.guests
+        if each.ready_s is not None and each.mark_s is not None
+    )
+
+
+def _pages(record: BootRecord) -> tuple[int, int]:
+    """Return the pages of all files, and how many of them were in memory."""
+    files = record.files or ()
+    return sum(each.pages for each in files), sum(each.cached_pages for each in files)
+
+
+def _is_warm(record: BootRecord, limits: Tolerances) -> bool:
+    pages, cached = _pages(record)
+    return record.requested.start == "cold" and record.files is not None and (not pages or cached > 0)
+
+
+def _is_cool(record: BootRecord, limits: Tolerances) -> bool:
+    pages, cached = _pages(record)
+    return record.requested.start == "hot" and record.files is not None and (not pages or cached < pages)
+
+
+def _is_coarse(record: BootRecord, limits: Tolerances) -> bool:
+    error_s, allowed_s = record.clock_error_s, record.clock_error_allowed_s
+    return error_s is not None and allowed_s is not None and error_s > allowed_s
+
+
+def _is_clock_set(record: BootRecord, limits: Tolerances) -> bool:
+    times_s = [each.mark_s for each in record.guests if each.mark_s is not None]
+    return trial.is_clock_set(record.timekeeper, times_s, limits)
+
+
+RULES: VerdictRules[BootRecord] = VerdictRules(
+    only={
+        "mark_lost": _is_mark_lost,
+        "ready_disagrees": _is_disagreeing,
+        "not_cold": _is_warm,
+        "not_hot": _is_cool,
+        "mark_forged": lambda record, limits: trial.is_mark_forged(record.timekeeper),
+        "swapped": trial.is_swapped,
+        "clock_coarse": _is_coarse,
+    },
+    also={
+        "guests_missing": lambda record, limits: any(each.ready_ns is None for each in record.guests),
+        "not_observed": lambda record, limits: trial.is_mark_dropped(record.timekeeper),
+        "clock_stepped": _is_clock_set,
+    },
+    excused={},
+)
+
+
+# -- recomputation -----------------------------------------------------------------------------------------------------
 
 SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
 """Codes of a trial without a measurement, which has no guests."""

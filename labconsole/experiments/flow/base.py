@@ -11,8 +11,7 @@ from labconsole.contracts.crew import CrewMember, StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.crew_attempt import CrewAttempt
-from labconsole.engine.crew_measurement import apply_changes
+from labconsole.engine.crew_measurement import CrewAttempt, apply_changes
 from labconsole.errors import GuestLacks
 from labconsole.experiments.flow.limiters import (
     FULL_PAYLOAD_BYTES,

@@ -16,15 +16,15 @@ from labconsole.experiments.flow.script import (
     PORTS_PER_GUEST,
     SINK_ADDRESS,
     SINK_PORT,
+    FlowWindow,
     SenderAnswer,
     build_shell_line,
     read_answer,
 )
-from labconsole.experiments.flow.window import FlowWindow
 from labconsole.measure.fairness import during_ratio, recovery_bins, whole_bins
-from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.flow_scenarios import DiskBeside
 from labconsole.model.record.run import Reason
-from labconsole.platforms.base.disk_work import build_disk_command
+from labconsole.platforms.base.crew_disks import build_disk_command
 from labconsole.verdict.reasons import reason
 from labconsole.wire.flows import CountedFlow
 

@@ -17,7 +17,7 @@ DURATION_WITH_DISK_S = 30.0
 def _build_factors(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Options for weights and for work on a disk are one factor each, and time depends on them."""
     from labconsole.experiments.flow.plan import FlowFactors
-    from labconsole.model.weights import WeightSteps
+    from labconsole.model.flow_scenarios import WeightSteps
 
     factors = {name: value for name, value in given.items() if "." not in name}
     every_s = given["weights.every_s"]

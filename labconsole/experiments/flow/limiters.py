@@ -8,7 +8,7 @@ from typing import Any
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.experiments.flow.record import LimiterRecord
-from labconsole.network.rate_limits import RateLimit
+from labconsole.network.traffic_control import RateLimit
 from labconsole.network.xen_rate_limit import XenRateLimit
 from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.crew_watch import CountingWatch
+from labconsole.engine.crew_measurement import CountingWatch
 from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, sent_to_at_once
 from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, ReceiverRecord, RingGuestRecord, SenderRecord
-from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.weights import weights_text
+from labconsole.model.flow_scenarios import DiskBeside, weights_text
 from labconsole.text.cells import UNKNOWN, format_mbit, format_percent, format_rounded
 from labconsole.units import format_rate_bps
 from labconsole.wire.counters import CountersSampled

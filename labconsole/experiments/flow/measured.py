@@ -11,7 +11,7 @@ from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.guest_trials import TrialFacts, build_guest_trials
+from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 PAYLOAD = Quantity(name="payload of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
 FRAMES = Quantity(name="frames of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)

@@ -14,10 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.flow_scenarios import DiskBeside, WeightSteps
 from labconsole.model.plan.crews import DIFFERENT, PLACED, GuestCounts, MemoryMib, Placing, PlannedCrews
 from labconsole.model.strict_model import StrictModel
-from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
 

@@ -17,11 +17,16 @@ from labconsole.experiments.flow.disk import build_disk_observation
 from labconsole.experiments.flow.live_view import MOST_NAMED, build_picture, format_line_share, format_losses
 from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import derive_shared_time, line_bps, start_skew_s
-from labconsole.experiments.flow.receive_measurement import ReceiveMeasurement
-from labconsole.experiments.flow.receive_results import build_receiver, build_source, receive_skew_s, sum_received
+from labconsole.experiments.flow.receive import (
+    ReceiveMeasurement,
+    build_receiver,
+    build_source,
+    receive_skew_s,
+    sum_received,
+)
 from labconsole.experiments.flow.record import RECORD, FlowRecord, FlowRequested, ReceiverRecord
-from labconsole.experiments.flow.ring import build_ring, ring_busy_s, ring_sum
-from labconsole.experiments.flow.ring_measurement import RingMeasurement
+from labconsole.experiments.flow.ring import RingMeasurement, build_ring, ring_busy_s, ring_sum
+from labconsole.experiments.flow.script import build_flows, build_sender, build_sink
 from labconsole.experiments.flow.send_measurement import SendMeasurement
 from labconsole.experiments.flow.verdict import (
     derive_reasons,
@@ -29,7 +34,6 @@ from labconsole.experiments.flow.verdict import (
     derive_ring_reasons,
 )
 from labconsole.experiments.flow.weights import derive_weights, link_bps
-from labconsole.experiments.flow.window import build_flows, build_sender, build_sink
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Reason
 from labconsole.units import format_rate_bps

@@ -10,13 +10,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.record.crew_trial import Bin, Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds
-from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
-from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
+from labconsole.model.flow_scenarios import DiskBeside, Weights, WeightSteps
+from labconsole.model.record.kind import (
+    Bin,
+    Bytes,
+    CrewTrialRef,
+    ExperimentRecord,
+    Guests,
+    Ns,
+    ProgramRecord,
+    RecordKind,
+    Seconds,
+    columns_of,
+)
+from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
-from labconsole.model.weights import Weights, WeightSteps
 from labconsole.packets.flows import MAX_BINS
 
 FLOW_FORMAT = 1

@@ -1,16 +1,25 @@
-"""Commands for a guest's shell to send, and the parser of its answer.
-
-The datagrams go to an address that no node has, by a permanent neighbour entry. So they get no answer, and the sink's
-kernel drops what the capture has counted. A guest needs the shell and arp of busybox, and iperf 2.
-"""
+"""Commands for a guest's shell to send, its answer, and the observations of one window of sending. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from labconsole.wire.guests import AskedGuests
+from labconsole.experiments.flow.rates import offered_bps, own_rate, sent_for_s
+from labconsole.experiments.flow.record import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
+from labconsole.verdict.observations import Snapshot
+from labconsole.wire.capture import CaptureResult
+from labconsole.wire.codec import STAT_NAMES
+from labconsole.wire.flows import CountedFlow
+from labconsole.wire.guests import AskedGuest, AskedGuests
+from labconsole.wire.queues import TakenChanges
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+# Commands for a guest's shell to send, and the parser of its answer.
+#
+# The datagrams go to an address that no node has, by a permanent neighbour entry. So they get no answer, and the sink's
+# kernel drops what the capture has counted. A guest needs the shell and arp of busybox, and iperf 2.
 
 SINK_ADDRESS = "198.18.127.1"
 """In the guests' network, beyond the addresses of timekeepers."""
@@ -92,3 +101,146 @@ def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:
     for each in answered.guests:
         if each.code:
             yield each.guest, each.message or each.code
+
+
+# -- observations ------------------------------------------------------------------------------------------------------
+# Observations of one window of sending, and the parts of a record that follow from them.
+
+_RX = STAT_NAMES.index("rx_packets")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSender:
+    """A guest that sends: where its packets come from, and the UUT's interface at which they arrive."""
+
+    name: str
+    address: str
+    mac: str
+    host_interface: str | None
+    sending: Sending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowWindow:
+    """Observations of one window. ``before`` and ``after``: counters of the UUT and the sink. ``taken``: changes of
+    weights; ``kept_bps``: the guests' rates by them at the end. ``capture``: None if it failed; ``capture_failure``
+    says why.
+    """
+
+    answered: AskedGuests
+    before: tuple[Snapshot, Snapshot]
+    after: tuple[Snapshot, Snapshot]
+    limiters: Mapping[str, LimiterRecord] = field(default_factory=dict)
+    taken: TakenChanges | None = None
+    kept_bps: tuple[int | None, ...] = ()
+    capture: CaptureResult | None = None
+    capture_failure: str = ""
+
+    @property
+    def silent(self) -> tuple[tuple[str, str], ...]:
+        """Guests that did not report that they had sent all, and why."""
+        return tuple(silent_guests(self.answered))
+
+    def said(self, guest: str) -> AskedGuest | None:
+        """The output of a guest's console, or None."""
+        return next((each for each in self.answered.guests if each.guest == guest), None)
+
+    @property
+    def origin_ns(self) -> int | None:
+        """When the first packet of a flow arrived at the sink, or None without a capture."""
+        return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
+
+
+def build_flows(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[SinkFlowRecord, ...]:
+    """Every flow of the crew, including those without packets; empty if nothing was captured."""
+    if window.capture is None or window.capture.flows is None:
+        return ()
+    counted = {
+        (each.mac.lower(), each.udp_source_port, each.udp_sink_port): each for each in window.capture.flows.flows
+    }
+    return tuple(
+        _build_flow(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
+        for sender in senders
+        for number, port in enumerate(sender.sending.ports, 1)
+    )
+
+
+def _build_flow(guest: str, number: int, port: int, counted: CountedFlow | None) -> SinkFlowRecord:
+    bins: list[int] = []
+    if counted is not None and counted.bins:
+        bins = [0] * (counted.bins[-1] + 1)
+        for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
+            bins[place] = packets
+    return SinkFlowRecord(
+        guest=guest,
+        flow=number,
+        udp_source_port=port,
+        packets=0 if counted is None else counted.packets,
+        bytes=0 if counted is None else counted.bytes,
+        first_at_ns=None if counted is None else counted.first_at_ns,
+        last_at_ns=None if counted is None else counted.last_at_ns,
+        bin_packets=tuple(bins),
+        outside_packets=0 if counted is None else counted.outside_packets,
+    )
+
+
+def build_sender(
+    sender: FlowSender,
+    flows: Sequence[SinkFlowRecord],
+    window: FlowWindow,
+    requested: FlowRequested,
+    shared_bps: float | None,
+) -> SenderRecord:
+    """Build the record of one guest."""
+    said = window.said(sender.name)
+    answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
+    packets = sum(flow.packets for flow in flows if flow.guest == sender.name)
+    host_packets = None if sender.host_interface is None else _received(window, 0, sender.host_interface)
+    return SenderRecord(
+        guest=sender.name,
+        address=sender.address,
+        mac=sender.mac,
+        host_interface=sender.host_interface,
+        host_packets=host_packets,
+        offered_bps=offered_bps(host_packets, sent_for_s(flows, sender.name), requested.payload_bytes),
+        limiter=window.limiters.get(sender.name),
+        exit_status=answer.exit_status,
+        output=answer.output,
+        packets=packets,
+        lost_packets=None if host_packets is None or window.capture is None else host_packets - packets,
+        payload_bps=own_rate(flows, sender.name, requested.payload_bytes),
+        shared_bps=shared_bps,
+    )
+
+
+def build_sink(
+    node: str, interface: str, mac: str, flows: Sequence[SinkFlowRecord], window: FlowWindow, *, marks: int = 0
+) -> SinkRecord | None:
+    """Build the record of all that the sink counted, or None if it did not capture. ``marks``: packets of ours that
+    belong to no flow.
+    """
+    capture = window.capture
+    if capture is None or capture.flows is None:
+        return None
+    of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
+    return SinkRecord(
+        node=node,
+        interface=interface,
+        address=SINK_ADDRESS,
+        mac=mac,
+        captured_packets=capture.flows.packets,
+        dropped_packets=capture.dropped_kernel_packets,
+        nic_packets=_received(window, 1, interface),
+        other_packets=capture.flows.other_packets,
+        control_packets=capture.flows.control_packets,
+        foreign_packets=of_flows - sum(flow.packets for flow in flows) - marks,
+        fragments=capture.flows.fragments,
+    )
+
+
+def _received(window: FlowWindow, node: int, interface: str) -> int | None:
+    """Packets in at an interface in the window, or None if it was not there all the time."""
+    before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
+    if before is None or after is None or after.values[_RX] < before.values[_RX]:
+        return None
+    return after.values[_RX] - before.values[_RX]

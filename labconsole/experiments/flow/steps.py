@@ -11,7 +11,7 @@ from labconsole.errors import ConfigError
 from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import line_frames_bps
 from labconsole.experiments.flow.record import RECORD, FlowRecord
-from labconsole.measure.hypervisors import BARE_HOST
+from labconsole.measure.paired_blocks import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.units import format_rate_bps, format_target
 

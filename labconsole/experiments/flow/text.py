@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from labconsole.experiments.flow.bare_host_comparison import summarize_compared
 from labconsole.experiments.flow.limiters import waits_for_credit
 from labconsole.experiments.flow.live_view import format_line_share
 from labconsole.experiments.flow.plan import FlowPoint
 from labconsole.experiments.flow.procedure import describe_receiver
 from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.experiments.flow.record import FlowRecord, ReceiverRecord, RingGuestRecord, SenderRecord
-from labconsole.experiments.flow.report_data import describe_missing_result
+from labconsole.experiments.flow.report_data import describe_missing_result, summarize_compared
 from labconsole.experiments.flow.script import reported_sent_s
 from labconsole.experiments.flow.summary import BareHostComparison, FlowPointResult, FlowsSummary, GuestResult
-from labconsole.experiments.flow.weight_shares import WeightStepResult
+from labconsole.experiments.flow.weights import WeightStepResult
 from labconsole.measure.statistics.as_json import effect_json, mean_json
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.flow_scenarios import weights_text
 from labconsole.model.plan.guest_kind import GuestText
-from labconsole.model.weights import weights_text
-from labconsole.report.effect_formatting import format_effect
-from labconsole.report.formatting import format_mean
+from labconsole.report.formatting import format_effect, format_mean
 from labconsole.report.trial_text import describe_left_out, format_sink
 from labconsole.text.cells import UNKNOWN
 from labconsole.units import format_rate_bps, format_target

@@ -15,7 +15,7 @@ from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.experiments.job.record import CopyRecord, DiskRecord, GuestDiskBytes
 from labconsole.model.jobs import DiskWork
-from labconsole.platforms.base.disk_work import find_disk, prepare_disks
+from labconsole.platforms.base.crew_disks import find_disk, prepare_disks
 from labconsole.wire.execution import Execute
 
 SECTOR_BYTES = 512

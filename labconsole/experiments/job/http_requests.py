@@ -18,11 +18,10 @@ from labconsole.contracts.crew import StandingCrew
 from labconsole.engine.crew_measurement import record_marks
 from labconsole.errors import MeasurementError, NodeError
 from labconsole.experiments.job.disks import DiskWatch
-from labconsole.experiments.job.script import CopyAnswer
-from labconsole.experiments.job.window import Window
+from labconsole.experiments.job.script import CopyAnswer, Window
 from labconsole.measure.external_timing import MarkResult, Marks
 from labconsole.model.jobs import JobRequests
-from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord
+from labconsole.model.record.kind import EmptyJobs, ProgramRecord
 from labconsole.platforms.base.guest_shell import DONE, LOOP, start_all
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import MAX_WORK_S, AskGuests, GuestLine, StopGuest

@@ -18,8 +18,7 @@ from labconsole.contracts.measured import (
     MeasuredValue,
     Quantity,
 )
-from labconsole.experiments.job.link_limit import is_link_limited
-from labconsole.experiments.job.page_cache import is_possibly_cached
+from labconsole.experiments.job.limiting_resource import is_link_limited, is_possibly_cached
 from labconsole.experiments.job.plan import JobPoint
 from labconsole.experiments.job.points import (
     PointKey,
@@ -36,7 +35,7 @@ from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.guest_trials import TrialFacts, build_guest_trials
+from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 
 def _time(name: str) -> Quantity:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, StepPicture
-from labconsole.engine.crew_attempt import CrewAttempt
-from labconsole.engine.crew_measurement import record_marks, run_cancellable
-from labconsole.errors import MeasurementError
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.crew_measurement import CrewAttempt, record_marks, run_cancellable
+from labconsole.errors import AgentError, MeasurementError, NodeError
 from labconsole.experiments.job.disks import DiskWatch
 from labconsole.experiments.job.http_requests import HttpRequests
 from labconsole.experiments.job.live_view import (
@@ -26,18 +26,54 @@ from labconsole.experiments.job.live_view import (
 )
 from labconsole.experiments.job.plan import JobPoint
 from labconsole.experiments.job.record import CopyRecord, DiskRecord
-from labconsole.experiments.job.script import guest_line
-from labconsole.experiments.job.timekeeper_server import run_server
-from labconsole.experiments.job.window import Window, build_copy, read_answers
+from labconsole.experiments.job.script import Window, build_copy, guest_line, read_answers
 from labconsole.measure.external_timing import MarkFinder, Marks, MarkSender, Nonce, find_marks
-from labconsole.model.jobs import JOBS, Job
-from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord, TimekeeperRecord
-from labconsole.platforms.base.guest_shell import DONE, WAITS
-from labconsole.platforms.base.marks import nonces
-from labconsole.verdict.reasons import reason
-from labconsole.verdict.timekeeper import LEAST_STEP_S, interrupted_note
-from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
+from labconsole.model.jobs import JOBS, Job, JobServer
+from labconsole.model.record.kind import EmptyJobs, ProgramRecord, TimekeeperRecord
+from labconsole.platforms.base.guest_shell import DONE, WAITS, nonces
+from labconsole.verdict.reasons import LEAST_STEP_S, interrupted_note, reason
+from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine, GuestStatus, StartGuest, StopGuest
 from labconsole.wire.marks import StartMarks, TimeMark
+
+# -- timekeeper server -------------------------------------------------------------------------------------------------
+# The server that a job talks to: a standard program at the timekeeper, which runs while one trial's guests work.
+
+SERVER = "server"
+SERVER_S = 10.0
+
+
+@asynccontextmanager
+async def run_server(server: JobServer | None, crew: StandingCrew, problems: list[str]) -> AsyncIterator[None]:
+    """Run the server if the job needs one. ``problems`` collects a server that ended early.
+
+    Raises NodeError if it cannot be started.
+    """
+    if server is None:
+        yield
+        return
+    timekeeper = crew.timekeeper
+    argv = [*server.argv, crew.address]
+    wish = StartGuest(guest=SERVER, argv=argv, ready=server.ready, timeout_s=SERVER_S)
+    starting = asyncio.ensure_future(timekeeper.ask(wish, timeout_s=SERVER_S + 5))
+    try:
+        await asyncio.shield(starting)
+        yield
+        if not await _runs(timekeeper):
+            problems.append(f"{argv[0]} at {timekeeper.name}, which guests talk to, ended before they had")
+    finally:
+        await asyncio.gather(starting, return_exceptions=True)  # a server that is still starting could not be ended
+        with suppress(NodeError):  # it never existed, or is gone already
+            await timekeeper.ask(StopGuest(guest=SERVER))
+
+
+async def _runs(timekeeper: AgentLink) -> bool:
+    try:
+        return (await timekeeper.ask(GuestStatus(guest=SERVER))).running
+    except AgentError:
+        return False
+
+
+# -- the attempt -------------------------------------------------------------------------------------------------------
 
 EMPTY_JOBS, MOST_EMPTY_JOBS = 10, 15
 """The number of empty jobs that are timed, and the most that are tried: one may fail as any trial may."""

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.contracts.measured import HELD
-from labconsole.experiments.job.link_limit import is_link_limited
+from labconsole.experiments.job.limiting_resource import is_link_limited
 from labconsole.experiments.job.points import PointKey, enters, mean_of
 from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import LEFT_OUT, find_outcome_exclusion, not_decided, trials_of_points

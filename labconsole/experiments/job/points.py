@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from labconsole.experiments.job.plan import COPIES_OF_ONE_TWO
 from labconsole.experiments.job.record import JobRecord
-from labconsole.measure.hypervisors import BARE_HOST, hypervisor
-from labconsole.measure.paired_blocks import uut_kernel
+from labconsole.measure.paired_blocks import BARE_HOST, hypervisor, uut_kernel
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 

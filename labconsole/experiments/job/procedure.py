@@ -18,7 +18,7 @@ from labconsole.engine.crew_measurement import choose_cpu
 from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import SharedCrewStep
 from labconsole.experiments.job.disk_verdict import disk_notes
-from labconsole.experiments.job.link_limit import is_network_job, link_notes, slowest_link_bps
+from labconsole.experiments.job.limiting_resource import is_network_job, link_notes, slowest_link_bps
 from labconsole.experiments.job.live_view import build_picture_guests, format_times
 from labconsole.experiments.job.measurement import JobMeasurement
 from labconsole.experiments.job.plan import JobFactors, JobPoint

@@ -10,19 +10,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import (
+from labconsole.model.record.kind import (
     Bytes,
     CrewTrialRef,
     EmptyJobs,
+    ExperimentRecord,
     Guests,
     Ns,
     ProgramRecord,
+    RecordKind,
     Seconds,
     TimekeeperRecord,
+    columns_of,
 )
-from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
-from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
+from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 
 JOB_FORMAT = 1

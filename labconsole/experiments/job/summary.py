@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final, Literal
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD
-from labconsole.experiments.job.link_limit import is_link_limited
-from labconsole.experiments.job.page_cache import is_possibly_cached
+from labconsole.experiments.job.limiting_resource import is_link_limited, is_possibly_cached
 from labconsole.experiments.job.points import (
     PointKey,
     PointTimes,
@@ -29,18 +28,19 @@ from labconsole.experiments.job.points import (
     split_times_by_guest,
 )
 from labconsole.experiments.job.record import JobRecord
-from labconsole.measure.hypervisors import disambiguate_hypervisor, find_outer_hypervisor
 from labconsole.measure.paired_blocks import (
     NOT_RANDOMIZED,
     Blocks,
     adjusted,
     assign_points,
+    disambiguate_hypervisor,
     find_exclusion_code,
+    find_outer_hypervisor,
     newest_trials,
     sort_key,
 )
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, Word, equivalence_p, word
-from labconsole.measure.statistics.line_in_blocks import FEW_BLOCKS, Absent, LineInBlocks
+from labconsole.measure.statistics.regression import FEW_BLOCKS, Absent, LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.model.jobs import JOBS
 

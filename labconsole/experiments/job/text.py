@@ -16,7 +16,7 @@ from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.guest_kind import GuestText
-from labconsole.report.effect_formatting import format_effect
+from labconsole.report.formatting import format_effect
 from labconsole.report.trial_text import describe_left_out
 from labconsole.text.cells import UNKNOWN
 

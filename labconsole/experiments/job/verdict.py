@@ -8,15 +8,13 @@ from collections.abc import Iterator, Sequence
 from labconsole.experiments.job.disk_verdict import disk_reasons
 from labconsole.experiments.job.record import CopyRecord, DiskRecord
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord, TimekeeperRecord
+from labconsole.model.record.kind import EmptyJobs, ProgramRecord, TimekeeperRecord
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port
 from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.programs import program_reasons
-from labconsole.verdict.reasons import reason
-from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
+from labconsole.verdict.reasons import program_reasons, reason, swap_reasons, timekeeper_reasons
 
 EMPTY_RATIO = 0.05
 """The largest unknown share of the shortest copy's time, half the error that a ratio of 2 or 3 allows."""

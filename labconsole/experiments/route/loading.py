@@ -1,25 +1,53 @@
-"""Routes and filter rules of routers: loaded all at once, and counted back.
-
-If a router is a network namespace of the UUT's kernel, the UUT's own iproute2 and nft load them from outside. Any other
-router gets the commands on its console, and needs iproute2 inside. All that is loaded ends with the namespace or the
-guest.
-"""
+"""Addresses, routes and filter rules of routers: loaded all at once, and counted back."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from labconsole.contracts.crew import StandingMember
+from labconsole.contracts.crew import CrewMember, InboundNic, StandingMember
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.crew_stage import build_member
 from labconsole.errors import NodeError, NodeLost
-from labconsole.experiments.route.addresses import DESTINATIONS, GATEWAY
 from labconsole.platforms.base.guest_shell import DONE
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+# Addresses for an experiment with routers: all in the benchmark network (RFC 2544), and used by it alone.
+
+GATEWAY = "198.18.127.1"
+"""The next hop of every route: in the routers' network, beyond the addresses of timekeepers. A permanent neighbour
+entry gives it the sink's MAC address.
+"""
+
+INBOUND = ipaddress.ip_network("198.19.0.0/18")
+"""The network of the routers' inbound addresses and of the source's own."""
+
+SOURCE = "198.19.63.254"
+DESTINATIONS = ipaddress.ip_network("198.19.64.0/18")
+FIRST_SOURCE_PORT, SINK_PORT = 30_001, 9
+
+
+def inbound_mac(number: int) -> str:
+    """The MAC address of a router's inbound NIC, numbered from 0."""
+    return f"02:6c:77:01:{number >> 8:02x}:{number & 0xFF:02x}"
+
+
+def router(number: int, memory_mib: int | None, cpus: str | None) -> CrewMember:
+    """The crew member for a router, numbered from 0."""
+    address = f"{INBOUND.network_address + 1 + number}/{INBOUND.prefixlen}"
+    return replace(build_member(number, memory_mib, cpus), inbound=InboundNic(mac=inbound_mac(number), address=address))
+
+
+# -- routes and filter rules -------------------------------------------------------------------------------------------
+# If a router is a network namespace of the UUT's kernel, the UUT's own iproute2 and nft load them from outside. Any
+# other router gets the commands on its console, and needs iproute2 inside. All that is loaded ends with the namespace
+# or the guest.
 
 PROTOCOL = 229
 """Routing protocol by which the kernel distinguishes our routes; no routing daemon uses it (linux/rtnetlink.h)."""

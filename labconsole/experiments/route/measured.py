@@ -10,7 +10,7 @@ from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.guest_trials import TrialFacts, build_guest_trials
+from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 FORWARDED = Quantity(name="forwarding rate", unit="pps", better="higher", shown_unit="kpackets/s", scale=1e3)
 OF_THE_POINT = (

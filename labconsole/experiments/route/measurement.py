@@ -15,21 +15,30 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_attempt import CrewAttempt
-from labconsole.engine.crew_measurement import apply_changes, run_cancellable
-from labconsole.engine.crew_sink import find_sink_mac, read_counters, read_counters_after_drain
-from labconsole.engine.crew_watch import CountingWatch
-from labconsole.engine.sink_capture import SinkCapture, captured_at_sink
+from labconsole.engine.crew_measurement import (
+    CountingWatch,
+    CrewAttempt,
+    SinkCapture,
+    apply_changes,
+    captured_at_sink,
+    find_sink_mac,
+    read_counters,
+    read_counters_after_drain,
+    run_cancellable,
+)
 from labconsole.engine.trial.setup import MAX_COUNT
-from labconsole.engine.trial.sources import START_LEAD_S
+from labconsole.engine.trial.traffic import START_LEAD_S
 from labconsole.errors import GuestLacks, NodeError
-from labconsole.experiments.route.addresses import FIRST_SOURCE_PORT, SINK_PORT, SOURCE, inbound_mac
 from labconsole.experiments.route.loading import (
+    FIRST_SOURCE_PORT,
     NO_IPROUTE2,
+    SINK_PORT,
+    SOURCE,
     LoadResult,
     RouteLoad,
     count_routes,
     first_destination,
+    inbound_mac,
     load_routes,
     nic_line,
 )
@@ -37,7 +46,7 @@ from labconsole.experiments.route.plan import BIN_S, RouteFactors, RoutePoint
 from labconsole.experiments.route.window import Router, RouteWindow
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.generator import generator_options
-from labconsole.network.bridge import BridgeStation
+from labconsole.network.links import BridgeStation
 from labconsole.verdict.changes import Port
 from labconsole.wire.changes import AnyChange
 from labconsole.wire.counters import CountersSampled

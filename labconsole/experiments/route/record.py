@@ -10,10 +10,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bin, Bytes, CrewTrialRef, Guests, Ns, Seconds
-from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
-from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
+from labconsole.model.record.kind import (
+    Bin,
+    Bytes,
+    CrewTrialRef,
+    ExperimentRecord,
+    Guests,
+    Ns,
+    RecordKind,
+    Seconds,
+    columns_of,
+)
+from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 
 ROUTE_FORMAT = 1

@@ -1,8 +1,4 @@
-"""Summary of trials of routers: rates and loss of each point, with intervals over set-ups, and the comparisons.
-
-Uses the newest usable record of each trial, if its verdict is valid. Trials of one crew are one set-up
-(docs/statistics.md). Pure.
-"""
+"""Summary of trials of routers: rates, loss and comparisons of each point; as plain data, and as reports show it."""
 
 from __future__ import annotations
 
@@ -12,21 +8,43 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from labconsole.experiments.route.ledger import build_hops
-from labconsole.experiments.route.points import RoutePointKey, lost_packets, route_key, set_up_of, sum_pps
-from labconsole.experiments.route.record import RouteRecord
-from labconsole.experiments.route.route_comparison import (
+from labconsole.contracts.report import PlottedCurve
+from labconsole.experiments.route.points import (
     OUTCOME_CODES,
     RouteComparison,
+    RoutePointKey,
     compare_points,
     describe_difference,
     describe_outcome,
+    lost_packets,
+    route_key,
+    set_up_of,
+    sum_pps,
 )
-from labconsole.measure.hypervisors import find_varying_fields, name_platforms
-from labconsole.measure.paired_blocks import Blocks, assign_points, find_exclusion_code, newest_trials, sort_key
+from labconsole.experiments.route.rates import build_hops
+from labconsole.experiments.route.record import RouteRecord
+from labconsole.measure.paired_blocks import (
+    Blocks,
+    assign_points,
+    find_exclusion_code,
+    find_varying_fields,
+    name_platforms,
+    newest_trials,
+    sort_key,
+)
 from labconsole.measure.statistics.bounded_means import lower_bounded, share_over_set_ups
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.report.effect_formatting import format_effect
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.report.captions import build_mark
+from labconsole.report.formatting import format_effect
+from labconsole.report.material import Material
+from labconsole.report.points import platform_order
+
+# -- summary -----------------------------------------------------------------------------------------------------------
+# Summary of trials of routers: rates and loss of each point, with intervals over set-ups, and the comparisons.
+#
+# Uses the newest usable record of each trial, if its verdict is valid. Trials of one crew are one set-up
+# (docs/statistics.md). Pure.
 
 V = TypeVar("V")
 
@@ -186,3 +204,41 @@ def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[R
         route_ids=tuple(each.route_id for each in entered),
         by_outcome=find_exclusion_code(OUTCOME_CODES, (each for each in every if each.verdict.status != "valid")),
     )
+
+
+# -- report data -------------------------------------------------------------------------------------------------------
+# Shared parts of the figures and tables of routers. Pure.
+
+KILO = 1e3
+
+
+def select_records(material: Material) -> list[RouteRecord]:
+    """All trials of routers in the report's material."""
+    return [record for record in material.of("route") if isinstance(record, RouteRecord)]
+
+
+def build_summary(material: Material) -> RoutesSummary:
+    """Summarize the trials of routers."""
+    return summarize_routes(select_records(material), material.evaluation.claims.p_values)
+
+
+def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
+    """The p values of the comparisons."""
+    records = (each for each in experiments.get("route", ()) if isinstance(each, RouteRecord))
+    return [each.effect.p for each in summarize_routes(records).compared if each.effect.p is not None]
+
+
+def sort_points(points: Sequence[RoutePointResult]) -> list[RoutePointResult]:
+    """Sort points by platform, in the order of every figure."""
+    return sorted(points, key=lambda each: platform_order(each.key.platform))
+
+
+def curve(
+    label: str,
+    points: Sequence[RoutePointResult],
+    x: Callable[[RoutePointResult], float],
+    y: Callable[[RoutePointResult], SetUpMean | None] = lambda point: point.sum_pps,
+) -> PlottedCurve:
+    """A curve of sums in kpackets/s."""
+    marks = [build_mark(x(each), found, scale=KILO) for each in points if (found := y(each)) is not None]
+    return PlottedCurve(label, tuple(sorted(marks, key=lambda mark: mark.x)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.plan import RoutePoint, Target, format_target_pps
+from labconsole.experiments.route.points import RouteComparison
+from labconsole.experiments.route.rates import build_hops
 from labconsole.experiments.route.record import RouteRecord, RouterRecord
-from labconsole.experiments.route.route_comparison import RouteComparison
 from labconsole.experiments.route.summary import RoutePointResult, RouterResult, RoutesSummary, summarize_routes
 from labconsole.measure.statistics.as_json import effect_json, mean_json
 from labconsole.measure.statistics.set_ups import SetUpMean

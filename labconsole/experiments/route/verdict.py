@@ -12,8 +12,7 @@ from labconsole.model.design_point import FCS_BYTES
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.crew_trial import sink_reasons
-from labconsole.verdict.reasons import reason
-from labconsole.verdict.timekeeper import swap_reasons
+from labconsole.verdict.reasons import reason, swap_reasons
 
 START_SKEW_RATIO = 0.01
 """Largest difference in start of routers that are to forward together, as a share of the duration."""

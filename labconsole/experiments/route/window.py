@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.route.addresses import SINK_PORT
-from labconsole.experiments.route.loading import LoadResult
+from labconsole.experiments.route.loading import SINK_PORT, LoadResult
 from labconsole.experiments.route.rates import ArrivedPackets, rate_pps
 from labconsole.experiments.route.record import RouterRecord, RouteSinkRecord
-from labconsole.measure.context_switches import count_switches
+from labconsole.measure.processor_time import count_switches
 from labconsole.verdict.observations import Snapshot
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES

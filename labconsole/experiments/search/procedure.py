@@ -17,10 +17,16 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredTrial
 from labconsole.errors import Aborted, ConfigError, MeasurementError
-from labconsole.experiments.search.forecast import Forecast, forecast_search
 from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial
 from labconsole.experiments.search.progress_view import SearchPicture, build_picture
-from labconsole.experiments.search.sequence import BACK_TO_BACK, SearchFindings, rehearse, run_search
+from labconsole.experiments.search.sequence import (
+    BACK_TO_BACK,
+    Forecast,
+    SearchFindings,
+    forecast_search,
+    rehearse,
+    run_search,
+)
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory

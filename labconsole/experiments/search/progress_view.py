@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
-from labconsole.experiments.search.forecast import Forecast
-from labconsole.experiments.search.goals import Goal, LoadTrial, blame, build_goals
-from labconsole.experiments.search.load_class import meets
+from labconsole.experiments.search.goals import Goal, LoadTrial, blame, build_goals, meets
 from labconsole.experiments.search.report_data import LIMITS
 from labconsole.experiments.search.rfc2544 import BurstSearch, burst_limit, burst_passed, bursts_closed
-from labconsole.experiments.search.sequence import BACK_TO_BACK, FRAME_LOSS, LATENCY, LOAD
+from labconsole.experiments.search.sequence import BACK_TO_BACK, FRAME_LOSS, LATENCY, LOAD, Forecast
 from labconsole.model.plan.search import Search
 from labconsole.model.record.search import Limit, SearchRecord
 
@@ -120,7 +118,7 @@ class SearchPicture:
 
 
 class _GoalBounds:
-    """A goal's relevant bounds (load_class.py), trial by trial: only the load of a new trial is judged again.
+    """A goal's relevant bounds (goals.py), trial by trial: only the load of a new trial is judged again.
 
     Several trials decide on a load. Until they have, the majority of their time decides, and the bound is not settled.
     """

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.guests.programs import LARGE_JOB_TOOLS, applets, guest_programs, load_with_libraries
-from labconsole.lab.layout import LabStream, Layout
+from labconsole.lab.guests.guest_image import LARGE_JOB_TOOLS, applets, guest_programs, load_with_libraries
 from labconsole.lab.prerequisites import tool
+from labconsole.lab.spec import LabStream, Layout
 
 FIRST, SECOND = "first", "second"
 DIRECTORY = "lxc"

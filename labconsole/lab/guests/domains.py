@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import ConfigError
-from labconsole.lab.layout import LabStream, Layout
+from labconsole.lab.spec import LabStream, Layout
 
 FIRST, SECOND = "first", "second"
 DIRECTORY = "xen-domains"

@@ -1,21 +1,117 @@
-"""A forwarding guest as a kernel and an initial RAM file system: the image that ``platforms/base/image.py`` boots.
-
-It forwards as its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
-or has one NIC with an address (``lc.nic=MAC,ADDRESS/PREFIX``), mounts its disk (``lc.disk=PATH``), and uses programs of
-a directory that User-mode Linux sees of its host (``lc.programs=PATH``). After that it sends a ping if one is specified
-(``lc.mark=ADDRESS,BYTES,HEX``) and prints a line. Then it runs each line that arrives over its console, and prints a
-mark after it. It has the real ``stress``, so that a background guest can be loaded, and the programs of jobs if the
-lab's options include them.
-"""
+"""Guests that boot an image of this lab: programs of this machine, a forwarding guest, and a User-mode Linux."""
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from labconsole.lab.guests.programs import applets, load_with_libraries, parents
-from labconsole.lab.images.initramfs import Archive, load_modules
+from labconsole.errors import LabSetupError
+from labconsole.lab.images import Archive, load_modules
+from labconsole.lab.prerequisites import tool
+from labconsole.platforms.drivers.uml import LAB_IMAGE
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+# Programs of this machine for a guest that has no distribution of its own: the file, and the libraries it needs.
+#
+# Debian has no static ``stress``. A file of the same version with the libraries that it was linked with on this machine
+# is the same program; a rebuilt one would not be.
+
+LOAD_TOOLS = {"stress": "stress"}
+"""Programs that put load on a guest: program to Debian package."""
+
+JOB_TOOLS = {
+    "pi": "pi",
+    "mbw": "mbw",
+    "stress-ng": "stress-ng",
+    "bonnie++": "bonnie++",
+    "iperf": "iperf",
+    "openssl": "openssl",
+    "ip": "iproute2",
+}
+"""Programs of guests' jobs, if the lab's options include them. The rest (bc, dd, ping, sha256sum) is in busybox."""
+
+CALLED = {"ip": "iproute2"}
+"""A program's name in a guest if busybox has one of the same name: busybox's ip takes one route at a time."""
+
+LARGE_JOB_TOOLS = {"fio": "fio"}
+"""Additional programs for guests that see a directory of the UUT's: with its libraries this one is 80 MB, too much for
+an image.
+"""
+
+DISK_TOOLS = {"mkfs.ext4": "e2fsprogs"}
+"""Programs that make the file systems on guests' disks, on the UUT."""
+
+_LDD_S = 20.0
+_LIBRARY = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_MISSING = re.compile(r"^\s+(\S+) => not found$", re.MULTILINE)
+
+
+def guest_programs(*, jobs: bool) -> tuple[str, ...]:
+    """Return a guest's programs other than busybox."""
+    return (*LOAD_TOOLS, *(JOB_TOOLS if jobs else ()))
+
+
+def load_with_libraries(name: str) -> dict[str, bytes]:
+    """Return each file's path in the guest, without the first slash, and its content; the program is bin/NAME, or has
+    its name in CALLED.
+    """
+    program = tool(name)
+    if program is None:
+        raise LabSetupError(f"{name} is not installed on this machine")
+    try:
+        done = subprocess.run(
+            ["ldd", program],
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LDD_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"cannot determine which libraries {program} needs: {exc}") from exc
+    missing = _MISSING.findall(done.stdout)
+    if missing:
+        raise LabSetupError(f"{program} does not run here: {', '.join(missing)} is missing")
+    static = "not a dynamic executable" in done.stdout + done.stderr or "statically linked" in done.stdout
+    if done.returncode != 0 and not static:
+        raise LabSetupError(f"cannot determine which libraries {program} needs: {done.stderr.strip()[-200:]}")
+    files = {path.lstrip("/"): Path(path).read_bytes() for path in ([] if static else _LIBRARY.findall(done.stdout))}
+    return {f"bin/{CALLED.get(name, name)}": Path(program).read_bytes(), **files}
+
+
+def applets(busybox: Path) -> list[str]:
+    """Return the names under which this busybox can be called."""
+    try:
+        done = subprocess.run(
+            [str(busybox), "--list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LDD_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"{busybox} does not run: {exc}") from exc
+    found = [name for name in done.stdout.split() if name != "busybox"]
+    if done.returncode != 0 or "sh" not in found:
+        raise LabSetupError(f"{busybox} does not list its applets")
+    return found
+
+
+def parents(files: Mapping[str, object]) -> list[str]:
+    """Return the directories that these files need, each after its parent."""
+    found = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
+    return sorted(found, key=lambda name: (name.count("/"), name))
+
+
+# -- forwarding guests -------------------------------------------------------------------------------------------------
+# A forwarding guest as a kernel and an initial RAM file system: the image that ``platforms/base/image.py`` boots.
+#
+# It forwards as its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
+# or has one NIC with an address (``lc.nic=MAC,ADDRESS/PREFIX``), mounts its disk (``lc.disk=PATH``), and uses programs
+# of a directory that User-mode Linux sees of its host (``lc.programs=PATH``). After that it sends a ping if one is
+# specified (``lc.mark=ADDRESS,BYTES,HEX``) and prints a line. Then it runs each line that arrives over its console, and
+# prints a mark after it. It has the real ``stress``, so that a background guest can be loaded, and the programs of jobs
+# if the lab's options include them.
 
 INIT = r"""#!/bin/sh
 export PATH=/bin
@@ -114,3 +210,94 @@ def write_guest_image(
     archive.file("guest.env", f"MODULES={names}\n".encode())
     archive.file("init", INIT.encode(), executable=True)
     path.write_bytes(archive.finish())
+
+
+# -- User-mode Linux ---------------------------------------------------------------------------------------------------
+# Files for a User-mode Linux in a lab: Debian's kernel of that kind, an image for it, and on some processors a shim.
+#
+# The shim (``uml_registers.c``) is compiled here if the processor needs it, because no package has it.
+
+UML_PROGRAM = "linux.uml"
+UML_MODULES = Path("/usr/lib/uml/modules")
+IMAGE_FILE = LAB_IMAGE
+SHIM_FILE = "uml_registers.so"
+SHIM_SOURCE = Path(__file__).with_name("uml_registers.c")
+TUN = Path("/dev/net/tun")
+
+_CPUINFO = Path("/proc/cpuinfo")
+_RELEASE = re.compile(r"\d{1,3}\.\d{1,3}[\w.+~-]{0,60}")
+_RUN_S = 60.0
+
+
+def needs_shim(cpuinfo: str | None = None) -> bool:
+    """Whether the processor has more registers than Debian's UML saves: those of AMX alone exceed it."""
+    text = _CPUINFO.read_text(errors="replace") if cpuinfo is None else cpuinfo
+    return any("amx_tile" in line.split() for line in text.splitlines() if line.startswith("flags"))
+
+
+def tools() -> dict[str, str]:
+    """Return the programs to install: program to Debian package."""
+    wanted = {UML_PROGRAM: "user-mode-linux", "busybox": "busybox-static", "unshare": "util-linux"}
+    # Not gcc alone: without recommended packages that comes without the C library's headers.
+    return {**wanted, "cc": "build-essential"} if needs_shim() else wanted
+
+
+def transport() -> str:
+    """Return the type of its NICs: taps, which the ledger can count, or sockets on the UUT's NICs if no tap may be
+    opened.
+    """
+    return "tap" if os.access(TUN, os.R_OK | os.W_OK) else "raw"
+
+
+def write_files(directory: Path) -> None:
+    """Make the image, and the shim if needed, in the lab's directory. Blocking. Raises LabSetupError."""
+    program, busybox = tool(UML_PROGRAM), tool("busybox")
+    if program is None or busybox is None:
+        raise LabSetupError("the lab needs User-mode Linux; run `apt-get install -y user-mode-linux busybox-static`")
+    release = _run([program, "--version"], "cannot determine the version of UML").strip()
+    if not _RELEASE.fullmatch(release) or not (UML_MODULES / release).is_dir():
+        raise LabSetupError(
+            f"{program} is {release[:80]!r}, but {UML_MODULES} has no modules for it; reinstall user-mode-linux"
+        )
+    # Its NICs are built in, and nothing else is needed.
+    programs = guest_programs(jobs=False)  # it sees those of jobs in a directory of its host
+    image = directory / IMAGE_FILE
+    write_guest_image(image, busybox=Path(busybox), modules=UML_MODULES / release, programs=programs, wanted=())
+    if needs_shim():
+        compile_shim(directory / SHIM_FILE)
+
+
+def compile_shim(path: Path) -> None:
+    """Compile the shim. Blocking. Raises LabSetupError with the compiler's message, or with the package to install."""
+    compiler = tool("cc")
+    if compiler is None:
+        raise LabSetupError(
+            "on this processor (AMX) User-mode Linux needs a shim, but there is no C compiler to build it; run "
+            "`apt-get install -y build-essential`"
+        )
+    argv = [compiler, "-O2", "-Wall", "-shared", "-fPIC", "-o", str(path), str(SHIM_SOURCE)]
+    _run(argv, "cannot compile the shim for User-mode Linux (is libc6-dev installed?)")
+
+
+def inventory_options(directory: Path, second_cpu: int | None, crew_root: Path | None = None) -> str:
+    """Build the platform's entry in hosts.yaml. ``crew_root``: where guests of a crew see the programs of jobs."""
+    second = "" if second_cpu is None else f" second_cpu: {second_cpu},"
+    shim = f",\n     preload: {_quoted(directory / SHIM_FILE)}" if needs_shim() else ""
+    nics = "" if transport() == "tap" else f" transport: {transport()},"
+    programs = f",\n     crew_root: {_quoted(crew_root)}" if crew_root is not None else ""
+    return f"{{driver: uml,{nics}{second}\n     initrd: {_quoted(directory / IMAGE_FILE)}{shim}{programs}}}"
+
+
+def _run(argv: list[str], otherwise: str) -> str:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_RUN_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"{otherwise}: {exc}") from exc
+    if done.returncode != 0:
+        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise LabSetupError(f"{otherwise}: {said[0].strip()[:200] if said else f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,39 +1,160 @@
-"""The UUT of a lab as a QEMU machine with a kernel and NICs of its own: the host's side, in the UUT's namespaces.
-
-The node that is the UUT in other labs is here the machine's case: it contains QEMU, a tap for each NIC, and for each a
-bridge of two ports to the link that the lab made. So links, rewiring and ends of nodes work as for any other node, and
-QEMU ends with the case's process 1. Sessions go through a tap of their own to the SSH server inside, which has the
-UUT's keys. The case is a node, too, the machine's host: its kernel drops packets that the machine does not take.
-"""
+"""The UUT of a lab as a QEMU machine with a kernel, NICs and a disk of its own, and with Xen: the host's side."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-from dataclasses import replace
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from labconsole.errors import LabSetupError
 from labconsole.lab import control
 from labconsole.lab.guests import domains
-from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
-from labconsole.lab.images.initramfs import write_initramfs
-from labconsole.lab.layout import LabNode, carriers_of
-from labconsole.lab.machines import xen
-from labconsole.lab.machines.boot_log import SERIAL_LOG, await_state, format_log_ends
-from labconsole.lab.machines.disk import disk_options, write_disk
-from labconsole.lab.machines.virtio_port import PORT_NAME
+from labconsole.lab.images import DebianKernel, cache_directory, debian_kernel, unpacked_packages, write_initramfs
+from labconsole.lab.machines.virtio_port import PORT_NAME, SERIAL_LOG, await_state, format_log_ends
 from labconsole.lab.nodes import kernel, network
 from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory, serve_ssh
-from labconsole.lab.platforms import MACHINE_CPUS
+from labconsole.lab.platforms import MACHINE_CPUS, may_have_disk
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.spec import LabNode, LabSpec, carriers_of
 from labconsole.lab.state import lab_directory
+
+# -- disk --------------------------------------------------------------------------------------------------------------
+# The disk of a UUT that is a machine: a file on a disk of the lab's own machine, and the place of its guests' disks.
+#
+# The machine's root is in memory. Without this disk, jobs that need one are refused with a message.
+
+DISK_FILE = "uut-disk.img"
+DISK_SIZE_BYTES = 8 * 2**30
+"""Size of the disk; the file takes only as much as is written to it."""
+
+_BYTES_PER_FILE = 65536
+_MAKE_S = 60.0
+
+
+def write_disk(directory: Path, images: Mapping[str, int] | None = None) -> None:
+    """Make the disk in the lab's directory, if allowed there. ``images``: names and sizes in bytes of guests' disks,
+    which are files on it. Blocking. Raises LabSetupError.
+    """
+    path = directory / DISK_FILE
+    if not may_have_disk(directory) or path.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=directory, prefix="uut-disk-") as name:
+        for image, size_bytes in (images or {}).items():
+            _make(Path(name) / image, size_bytes)
+        _make(path, DISK_SIZE_BYTES, "-d", name)
+
+
+def _make(path: Path, size_bytes: int, *extra: str) -> None:
+    with path.open("xb") as file:
+        file.truncate(size_bytes)
+    # Nothing is left for the machine to initialize later.
+    options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+    each = ["-b", "4096", "-m", "0", "-i", str(_BYTES_PER_FILE), "-E", options]
+    argv = [tool("mkfs.ext4") or "mkfs.ext4", "-q", "-F", *each, *extra, str(path)]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAKE_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise LabSetupError(f"no file system could be made for the machine's disk: {exc}") from exc
+    if done.returncode != 0:
+        raise LabSetupError(f"no file system could be made for the machine's disk: {done.stderr.strip()[-200:]}")
+
+
+def disk_options(directory: Path) -> list[str]:
+    """Return QEMU's options for the disk, which bypass the page cache of the lab's machine."""
+    path = directory / DISK_FILE
+    if not path.exists():
+        return []
+    file = str(path).replace(",", ",,")
+    return ["-drive", f"if=none,id=disk,format=raw,cache=none,file={file}", "-device", "virtio-blk-pci,drive=disk"]
+
+
+# -- Xen ---------------------------------------------------------------------------------------------------------------
+# Xen for the machine that is a lab's UUT: the hypervisor that it boots, its tools, and their dependencies.
+#
+# The tools are not installed anywhere: the unpacked packages are a layer over the machine's root file system.
+
+XEN_META_PACKAGE = "xen-system-amd64"
+XEN_WANTED = re.compile(r"(?:lib)?xen|lib(?:yajl|fdt|nl-|ncurses|tinfo)")
+"""Dependencies that the tools cannot do without; not the machine's system (systemd, udev, GRUB)."""
+
+XEN_MODULES = ("xenfs", "xen_evtchn", "xen_gntdev", "xen_gntalloc", "xen_privcmd", "xen_netback", "xen_blkback", "loop")
+"""Modules of the first domain's kernel; the first domain is the UUT."""
+
+DOM0_MIB = 1536
+DOM0_CPUS = 1
+_START_S = 60.0
+_DIRECTORIES = ("/run/xen", "/run/xenstored", "/run/lock", "/var/lib/xen", "/var/lib/xenstored", "/var/log/xen/console")
+
+
+@dataclass(frozen=True)
+class Xen:
+    """The hypervisor that the machine boots, and the directory that is laid over its root."""
+
+    hypervisor: Path
+    layer: Path
+
+
+def fetch_xen(directory: Path) -> Xen:
+    """Fetch Xen as files and unpack the hypervisor into the lab's directory. Blocking. Raises LabSetupError."""
+    layer = unpacked_packages(cache_directory().parent / "packages", [XEN_META_PACKAGE], XEN_WANTED)
+    images = sorted(layer.glob("boot/xen-*-amd64.gz")) or sorted(Path("/boot").glob("xen-*-amd64.gz"))
+    if not images:
+        raise LabSetupError(f"the package {XEN_META_PACKAGE} contains no hypervisor; remove {layer} and try again")
+    hypervisor = directory / "xen"
+    hypervisor.write_bytes(gzip.decompress(images[-1].read_bytes()))
+    return Xen(hypervisor, layer)
+
+
+def build_hypervisor_command_line() -> str:
+    """Return the hypervisor's command line. The UUT gets the first CPU for itself; guests get the other."""
+    return (
+        f"com1=115200,8n1 console=com1 dom0_mem={DOM0_MIB}M,max:{DOM0_MIB}M dom0_max_vcpus={DOM0_CPUS} dom0_vcpus_pin"
+    )
+
+
+def start_tools() -> None:
+    """In the machine, start the services that xl needs. Raises LabSetupError with the failed step."""
+    for directory in _DIRECTORIES:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    programs = sorted(Path("/usr/lib").glob("xen-*/bin/xenstored"))
+    if not programs:
+        raise LabSetupError("Xen's tools are missing in the machine")
+    bin_directory = programs[-1].parent
+    _run(["mount", "-t", "xenfs", "xenfs", "/proc/xen"])
+    _run(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"])  # back ends report their guests' limits there
+    _run([str(programs[-1]), "--pid-file", "/run/xenstored.pid"])
+    _run([str(bin_directory / "xen-init-dom0")])
+    _run([str(bin_directory / "xenconsoled"), "--pid-file=/run/xenconsoled.pid"])
+
+
+def _run(argv: list[str]) -> None:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_START_S)
+    except subprocess.TimeoutExpired as exc:
+        raise LabSetupError(f"{argv[0]} did not end within {_START_S:g} s") from exc
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())[:200] or f"status {done.returncode}"
+        raise LabSetupError(f"{argv[0]} failed: {said}")
+
+
+# -- the machine -------------------------------------------------------------------------------------------------------
+# The UUT of a lab as a QEMU machine with a kernel and NICs of its own: the host's side, in the UUT's namespaces.
+#
+# The node that is the UUT in other labs is here the machine's case: it contains QEMU, a tap for each NIC, and for each
+# a bridge of two ports to the link that the lab made. So links, rewiring and ends of nodes work as for any other node,
+# and QEMU ends with the case's process 1. Sessions go through a tap of their own to the SSH server inside, which has
+# the UUT's keys. The case is a node, too, the machine's host: its kernel drops packets that the machine does not take.
 
 BOOT_S = 150.0
 MEMORY_MIB = 3072
@@ -57,7 +178,7 @@ MODULES = (
 
 NIC_DEVICES = {"virtio": "virtio-net-pci", "e1000": "e1000"}
 
-BOOTS = {"linux": (*MODULES, "kvm_amd"), "xen": (*MODULES, *xen.MODULES)}
+BOOTS = {"linux": (*MODULES, "kvm_amd"), "xen": (*MODULES, *XEN_MODULES)}
 """Modules to load, by the system that the machine boots. QEMU's TCG emulates AMD's virtualization."""
 
 EMULATED_CPU = "max,-smap,-xsave"
@@ -84,7 +205,7 @@ def write_boot_files(spec: LabSpec, directory: Path) -> None:
     with_xen = "xen" in (spec.boot, *spec.platforms)
     write_disk(directory, domains.CREW_IMAGES if "xen" in spec.platforms else None)
     if with_xen:
-        (directory / LAYER).symlink_to(xen.fetch_xen(directory).layer)
+        (directory / LAYER).symlink_to(fetch_xen(directory).layer)
     for boot, modules in BOOTS.items() if with_xen else [("linux", BOOTS["linux"])]:
         write_initramfs(
             directory / f"uut-{boot}.initramfs",
@@ -145,7 +266,7 @@ def boot_options(boot: str, files: DebianKernel, directory: Path) -> list[str]:
     # QEMU takes commas for the ends of multiboot modules unless they are doubled.
     domain, ram = (str(path).replace(",", ",,") for path in (files.image, initramfs))
     return [
-        *("-kernel", str(directory / "xen"), "-append", xen.build_hypervisor_command_line()),
+        *("-kernel", str(directory / "xen"), "-append", build_hypervisor_command_line()),
         *("-initrd", f"{domain} console=hvc0 {options},{ram}"),
     ]
 

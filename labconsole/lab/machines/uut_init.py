@@ -17,12 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labconsole.lab.layout import LabNode, lay_out
-from labconsole.lab.machines import virtio_port, xen
+from labconsole.lab.machines import uut, virtio_port
 from labconsole.lab.machines.uut import MACHINE_ADDRESS, MACHINE_PORT
 from labconsole.lab.nodes import network
 from labconsole.lab.nodes.node import NodeSetup, answer_exec, serve_ssh
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.spec import LabNode, LabSpec, lay_out
 
 _BACKLOG = 64
 _CONTROLLERS = ("cpuset", "cpu", "memory", "pids")
@@ -52,7 +51,7 @@ def _set_up(message: dict[str, Any]) -> NodeSetup:
     network.ip_batch(rename_lines(node, _links()))
     network.configure(node, replace(spec, link_speed_bps=None))
     if spec.boot == "xen":
-        xen.start_tools()
+        uut.start_tools()
     DESCRIPTION.parent.mkdir(exist_ok=True)
     DESCRIPTION.write_text(json.dumps({"emulated": True, "accel": spec.accel, "boot": spec.boot}))
     listener = socket.create_server((MACHINE_ADDRESS, MACHINE_PORT), backlog=_BACKLOG)

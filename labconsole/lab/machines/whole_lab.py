@@ -19,17 +19,14 @@ from typing import Any
 
 from labconsole.lab import control
 from labconsole.lab.files import user_name, write_client_files
-from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
-from labconsole.lab.images.initramfs import write_initramfs
-from labconsole.lab.keys import new_keys
-from labconsole.lab.layout import SSH_PORT, Layout, lay_out
-from labconsole.lab.machines.boot_log import MAX_MESSAGE_CHARACTERS, await_state, format_log_ends
-from labconsole.lab.machines.virtio_port import PORT_NAME
+from labconsole.lab.images import DebianKernel, debian_kernel, write_initramfs
+from labconsole.lab.machines.virtio_port import MAX_MESSAGE_CHARACTERS, PORT_NAME, await_state, format_log_ends
 from labconsole.lab.machines.whole_lab_init import GUEST_ADDRESS, guest_port
 from labconsole.lab.nodes import kernel
 from labconsole.lab.nodes.node import home_directory
+from labconsole.lab.nodes.sshd import new_keys
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.spec import SSH_PORT, LabSpec, Layout, lay_out
 from labconsole.text.sanitize import sanitize
 
 BOOT_S = 150.0

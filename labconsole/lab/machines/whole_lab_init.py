@@ -14,10 +14,9 @@ import sys
 import traceback
 from typing import Any
 
-from labconsole.lab.layout import lay_out
 from labconsole.lab.machines import virtio_port
 from labconsole.lab.nodes.init import Blueprint, Lab
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.spec import LabSpec, lay_out
 
 GUEST_ADDRESS = "10.0.2.15"
 """QEMU's user network gives the guest this address and forwards to it."""

@@ -18,10 +18,9 @@ from typing import Any
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import control
-from labconsole.lab.layout import HOST, Layout, Link, bypass_links
 from labconsole.lab.nodes import kernel, network, node
-from labconsole.lab.nodes.listeners import HostListeners
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.nodes.kernel import HostListeners
+from labconsole.lab.spec import HOST, LabSpec, Layout, Link, bypass_links
 
 SETUP_STEP_S = 60.0
 MACHINE_STEP_S = 320.0

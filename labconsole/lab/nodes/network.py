@@ -19,9 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.layout import LabNode, Layout, Link
 from labconsole.lab.prerequisites import tool
-from labconsole.lab.spec import LabSpec, shaper_burst_bytes
+from labconsole.lab.spec import LabNode, LabSpec, Layout, Link, shaper_burst_bytes
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 
 TABLE = "labconsole"

@@ -22,13 +22,12 @@ import asyncssh
 from labconsole.errors import LabSetupError
 from labconsole.lab import control
 from labconsole.lab.files import interpreter
-from labconsole.lab.images.debian_kernel import cache_directory
-from labconsole.lab.layout import LabNode
-from labconsole.lab.nodes import kernel, network, openssh
+from labconsole.lab.images import cache_directory
+from labconsole.lab.nodes import kernel, network, sshd
 from labconsole.lab.nodes.processes import Children
 from labconsole.lab.nodes.sshd import NodeServer, ServerSettings
 from labconsole.lab.prerequisites import SYSTEM_PATH
-from labconsole.lab.spec import LabSpec
+from labconsole.lab.spec import LabNode, LabSpec
 from labconsole.lab.state import labs_directory
 
 CABLE_OPS = ("unplug", "plug", "carrier")
@@ -196,7 +195,7 @@ async def serve_ssh(setup: NodeSetup) -> tuple[ServerSettings, Any]:
     settings = ServerSettings(children, environment(setup.spec, setup.user), home_directory(), _shell())
     server: Any
     if setup.spec.ssh_server == "openssh":
-        server = openssh.serve(setup.listener, settings, host_key=setup.host_key, client_key=setup.client_key)
+        server = sshd.serve(setup.listener, settings, host_key=setup.host_key, client_key=setup.client_key)
     else:
         server = await asyncssh.listen(
             sock=setup.listener,

@@ -1,25 +1,58 @@
-"""The SSH server of a lab node, on asyncssh: keys only, one command or shell per channel, binary-safe streams.
-
-When the client's end goes away the command's stdin ends and nothing is killed: OpenSSH's sshd does the same for a
-command without a terminal, and labconsole's agent relies on it.
-"""
+"""The SSH servers of a lab node, one on asyncssh and OpenSSH's own sshd, and the keys of a lab."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pty
 import signal
+import socket
 import struct
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from labconsole.lab.nodes.processes import Children
+from labconsole.lab.prerequisites import tool
+from labconsole.lab.state import write_private
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+# The keys of a lab: one for the client, one per node, made afresh at every ``up``.
+
+
+@dataclass(frozen=True)
+class LabKeys:
+    """Private keys in OpenSSH's format, public ones as a line."""
+
+    client_private: str
+    client_public: str
+    host_private: dict[str, str]
+    host_public: dict[str, str]
+
+
+def new_keys(nodes: Sequence[str]) -> LabKeys:
+    """Make Ed25519 keys: one takes a tenth of a millisecond, so each node has its own even in a lab of two hundred."""
+    client = asyncssh.generate_private_key("ssh-ed25519", comment="labconsole-lab")
+    hosts = {name: asyncssh.generate_private_key("ssh-ed25519", comment=name) for name in nodes}
+    return LabKeys(
+        client.export_private_key().decode(),
+        client.export_public_key().decode(),
+        {name: key.export_private_key().decode() for name, key in hosts.items()},
+        {name: key.export_public_key().decode() for name, key in hosts.items()},
+    )
+
+
+# -- on asyncssh -------------------------------------------------------------------------------------------------------
+# The SSH server of a lab node, on asyncssh: keys only, one command or shell per channel, binary-safe streams.
+#
+# When the client's end goes away the command's stdin ends and nothing is killed: OpenSSH's sshd does the same for a
+# command without a terminal, and labconsole's agent relies on it.
 
 _SIGNALS = {s.name.removeprefix("SIG"): s for s in signal.Signals}
 _CHUNK_BYTES = 256 * 1024
@@ -353,3 +386,74 @@ def _enlarge(descriptor: int) -> None:
     except PermissionError:
         # The user's share of pipe memory is used up (pipe-user-pages-soft); the default size works, only slower.
         return
+
+
+# -- OpenSSH -----------------------------------------------------------------------------------------------------------
+# OpenSSH's sshd on a lab node: the node's own listener starts ``sshd -i`` for each connection, inside the node.
+#
+# Root only: sshd's privilege separation calls setgroups(), which a user namespace without root forbids.
+
+_DIRECTORY = Path("/run/labconsole-sshd")
+"""On the node's private /run: keys vanish with the node."""
+
+
+class SshListener:
+    """Accepts connections and starts an sshd for each."""
+
+    def __init__(self, listener: socket.socket, argv: list[str], settings: ServerSettings) -> None:
+        self._listener, self._argv, self._settings = listener, argv, settings
+        listener.setblocking(False)
+        self._log = os.open(_DIRECTORY / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        asyncio.get_running_loop().add_reader(listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            connection, _ = self._listener.accept()
+            with connection:
+                connection.setblocking(True)
+                descriptor = connection.fileno()
+                self._settings.children.start(
+                    self._argv,
+                    stdin=descriptor,
+                    stdout=descriptor,
+                    stderr=self._log,
+                    environment={"PATH": self._settings.environment["PATH"]},
+                    directory="/",
+                )
+
+    def close(self) -> None:
+        """Stop accepting."""
+        asyncio.get_running_loop().remove_reader(self._listener.fileno())
+        self._listener.close()
+
+
+def serve(listener: socket.socket, settings: ServerSettings, *, host_key: str, client_key: str) -> SshListener:
+    """Write sshd's files below /run and accept connections. ``host_key`` is private, ``client_key`` public."""
+    _DIRECTORY.mkdir(mode=0o700)
+    # Debian's sshd insists on this directory, which its service unit makes.
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    write_private(_DIRECTORY / "host_key", host_key)
+    write_private(_DIRECTORY / "authorized_keys", client_key)
+    write_private(
+        _DIRECTORY / "config",
+        "\n".join(
+            (
+                f"HostKey {_DIRECTORY}/host_key",
+                f"AuthorizedKeysFile {_DIRECTORY}/authorized_keys",
+                "PasswordAuthentication no",
+                "KbdInteractiveAuthentication no",
+                "PermitRootLogin prohibit-password",
+                "StrictModes no",
+                "UsePAM no",
+                "UseDNS no",
+                "PidFile none",
+                "PrintMotd no",
+                "MaxSessions 64",
+                f"SetEnv PATH={settings.environment['PATH']}",
+                "",
+            )
+        ),
+    )
+    sshd = tool("sshd")
+    assert sshd is not None, "checked before the lab was built"
+    return SshListener(listener, [sshd, "-i", "-e", "-f", str(_DIRECTORY / "config")], settings)

@@ -10,12 +10,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.recompute.clocks import contradicting_clocks, least_bound_ns, stamps_bound_ns
 from labconsole.measure.recompute.discrepancy import Discrepancy, against, ordered
-from labconsole.measure.recompute.packet_times import contradicting_times
-from labconsole.model.record.clocks import EXTENSION as CLOCKS
-from labconsole.model.record.run import Arrivals, CaptureCounts, LedgerHop, RunRecord, StreamRecord
-from labconsole.model.record.timing import Delay, Quantiles
+from labconsole.measure.recompute.extensions import (
+    contradicting_clocks,
+    contradicting_times,
+    least_bound_ns,
+    stamps_bound_ns,
+)
+from labconsole.model.record.extensions import CLOCKS
+from labconsole.model.record.run import Arrivals, CaptureCounts, Delay, LedgerHop, Quantiles, RunRecord, StreamRecord
 
 COUNTED_AT = {
     "source_nic": "source_tx_packets",

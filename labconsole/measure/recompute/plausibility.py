@@ -12,11 +12,10 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.model.conditions import read_conditions
 from labconsole.model.design_point import FORWARDING_SHARES
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.crew_trial import CrewTrialRef
-from labconsole.model.record.run import METHOD, Conditions, InForce, PlanRef, RunRecord, SetUp, Verdict
+from labconsole.model.record.kind import CrewTrialRef
+from labconsole.model.record.run import METHOD, Conditions, InForce, PlanRef, RunRecord, SetUp, Verdict, read_conditions
 from labconsole.model.tolerances import Tolerances
 
 PHASES = ("arm_s", "send_s", "drain_s", "count_s")

@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from labconsole.measure.recompute import clocks, kernel_drops, packet_times, telemetry
+from labconsole.measure.recompute import extensions
 from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.kernel_drops import contradicting_drops
+from labconsole.measure.recompute.extensions import contradicting_drops, contradicting_telemetry
 from labconsole.measure.recompute.plausibility import contradicting_setting
-from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
-from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
-from labconsole.model.record.clocks import EXTENSION as CLOCKS
-from labconsole.model.record.kernel_drops import EXTENSION as KERNEL_DROPS
-from labconsole.model.record.kernel_drops import HOST_EXTENSION as HOST_KERNEL_DROPS
-from labconsole.model.record.packet_times import EXTENSION as PACKET_TIMES
+from labconsole.model.record.extensions import CAPTURE_STAMPS as STAMPS
+from labconsole.model.record.extensions import CLOCKS, HOST_KERNEL_DROPS, KERNEL_DROPS, PACKET_TIMES, TELEMETRY
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.telemetry import EXTENSION as TELEMETRY
 
 Known = dict[str, Callable[[Any], bool]]
 """Extensions whose meaning this version knows, each with a test for a known version."""
 
-OF_STREAMS: Known = {CLOCKS: clocks.known, STAMPS: clocks.known_stamps, PACKET_TIMES: packet_times.known}
+OF_STREAMS: Known = {
+    CLOCKS: extensions.known_clocks,
+    STAMPS: extensions.known_stamps,
+    PACKET_TIMES: extensions.known_packet_times,
+}
 OF_RUNS: Known = {
-    TELEMETRY: telemetry.known,
-    KERNEL_DROPS: kernel_drops.known,
-    HOST_KERNEL_DROPS: kernel_drops.known,
+    TELEMETRY: extensions.known_telemetry,
+    KERNEL_DROPS: extensions.known_kernel_drops,
+    HOST_KERNEL_DROPS: extensions.known_kernel_drops,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from labconsole.measure.statistics.components import Advice, Components
 from labconsole.measure.statistics.effects import Effect
-from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
+from labconsole.measure.statistics.regression import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.repetitions import Difference
 from labconsole.measure.statistics.set_ups import SetUpMean
 

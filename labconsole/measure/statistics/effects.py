@@ -1,13 +1,4 @@
-"""Relative effects of a subject against its baseline, paired by block, and the claims that they allow. Pure.
-
-Everything is computed on the logarithm, so that a change and its reverse are equally far apart, and returned as a
-relative change (0.1 is ten per cent more). The unit is a *block*: one set-up of each platform and background, in random
-order. Conditions that a whole block shares (time of day, temperature, drift) cancel in its ratio.
-
-Sources: Student's t of paired differences; B. L. Welch, Biometrika 34 (1947), if no blocks are shared; S. Holm, A
-simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979); D. J. Schuirmann, two one-sided
-tests, J. Pharmacokinet. Biopharm. 15 (1987). None means that there is no result, for the reason in ``absent``.
-"""
+"""Relative effects of a subject against its baseline, paired by block, and the claims that they allow. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
-from labconsole.measure.statistics.distributions import noncentral_t_cdf, student_t_cdf, student_t_quantile
+from labconsole.measure.statistics.distributions import (
+    noncentral_t_cdf,
+    normal_quantile,
+    student_t_cdf,
+    student_t_quantile,
+)
 from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of, pooled_deviation
+
+# -- effects -----------------------------------------------------------------------------------------------------------
+# Everything is computed on the logarithm, so that a change and its reverse are equally far apart, and returned as a
+# relative change (0.1 is ten per cent more). The unit is a *block*: one set-up of each platform and background, in
+# random order. Conditions that a whole block shares (time of day, temperature, drift) cancel in its ratio.
+#
+# Sources: Student's t of paired differences; B. L. Welch, Biometrika 34 (1947), if no blocks are shared; S. Holm, A
+# simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979); D. J. Schuirmann, two one-sided
+# tests, J. Pharmacokinet. Biopharm. 15 (1987). None means that there is no result, for the reason in ``absent``.
 
 MINIMUM_BLOCKS = 3
 SIGNIFICANCE = 0.05
@@ -467,3 +472,65 @@ def noncentrality(degrees: float, alpha: float, power: float) -> float:
             above = above / 2 if last == side else above
         last = side
     return (low + high) / 2
+
+
+# -- censoring ---------------------------------------------------------------------------------------------------------
+# Spread of quantities with an upper limit: values above it read as the limit, and vary less than the quantity.
+#
+# J. Tobin, Estimation of relationships for limited dependent variables, Econometrica 26 (1958): moments of a normal
+# distribution that is censored on one side.
+
+
+def censored_sd_ratio(share: float) -> float:
+    """The observed deviation, in deviations of a normal quantity, if its upper ``share`` is cut off.
+
+    1 if nothing is cut off. Also 1 if everything is: the spread is then unobservable, and is not guessed.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"a share lies between 0 and 1, got {share!r}")
+    if share in (0.0, 1.0):
+        return 1.0
+    limit = normal_quantile(1 - share)
+    density = math.exp(-limit * limit / 2) / math.sqrt(2 * math.pi)
+    mean = share * limit - density
+    return math.sqrt(1 - share - limit * density + share * limit * limit - mean * mean)
+
+
+def widen_effect(effect: Effect, factor: float) -> Effect:
+    """The same change with its error and deviation multiplied by ``factor``; an effect without claim is unchanged."""
+    if effect.mean_log is None or effect.error_log is None or effect.degrees is None or effect.sd_log is None:
+        return effect
+    return build_effect(
+        effect.mean_log,
+        factor * effect.error_log,
+        effect.degrees,
+        effect.blocks,
+        factor * effect.sd_log,
+        1.0,
+        "two-sided",
+        effect.level,
+        paired=effect.paired,
+        others_of_single=effect.others_of_single,
+    )
+
+
+# -- few values --------------------------------------------------------------------------------------------------------
+# Pairs of blocks whose exact agreement shows noise of few values, and no effect.
+
+FEW_KINDS: Final = "values of all 3 blocks move by the same ratio: their set-ups may be of two kinds"
+
+EXACT_RATIO: Final = 1e-9
+"""Ratios that differ by less are equal but for floating point."""
+
+
+def find_few_kinds(one: Mapping[Key, float], other: Mapping[Key, float]) -> str | None:
+    """Why nothing is claimed if values move from block to block and their ratio does not, in three blocks, or None.
+
+    Noise of two values does so in 1 of 32 cases, and measured values never.
+    """
+    shared = [(one[block], other[block]) for block in one if block in other]
+    if len(shared) != MINIMUM_BLOCKS or min(min(pair) for pair in shared) <= 0:
+        return None
+    ratios, ours, theirs = [a / b for a, b in shared], [a for a, _ in shared], [b for _, b in shared]
+    spread, *moves = (max(each) / min(each) - 1 for each in (ratios, ours, theirs))
+    return FEW_KINDS if spread <= EXACT_RATIO < min(moves) else None

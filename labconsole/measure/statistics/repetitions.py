@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from labconsole.errors import MeasurementError
-from labconsole.measure.statistics.student_t import student_t_quantile
+from labconsole.measure.statistics.distributions import student_t_quantile
 
 __all__ = [
     "Difference",

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, 
 
 from pydantic import AfterValidator, Field
 
-from labconsole.model.record.crew_trial import MAX_GUESTS
+from labconsole.model.record.kind import MAX_GUESTS
 from labconsole.model.strict_model import StrictModel
 
 Placing = Literal["same", "own", "any"]

@@ -1,9 +1,11 @@
-"""A plan's file as written, with every value checked. plan.py has its meaning, rules.py its rules."""
+"""A plan's file as written, with every value checked, its claims, and its completion to an ordinary matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -17,17 +19,78 @@ from pydantic import (
     create_model,
 )
 
-from labconsole.model.design_point import BACKGROUNDS, MAX_DURATION_S, OBSERVE, FrameSize, TargetWish
+from labconsole.errors import ConfigError
+from labconsole.model.design_point import (
+    BACKGROUNDS,
+    FORWARDING_SHARES,
+    MAX_DURATION_S,
+    OBSERVE,
+    DesignPoint,
+    FrameSize,
+    TargetWish,
+)
 from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, PacketTiming
-from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.guest_kind import guest_kinds
+from labconsole.model.plan.order import settings
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
 from labconsole.units import parse_ratio, parse_target
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+# The tables of a report that may conclude something, and a plan's number of claims in each. The only list.
+
+CLAIMS: dict[str, str] = {
+    "table-1": "background CPU load against none",
+    "figure-5-numbers": "a forwarding second guest against none",
+    "ranking": "pairs of platforms without a second guest",
+    "collapse": "less forwarded at the highest load than at the maximum",
+    "table-2": "second guests at 50 % that lose what they are offered",
+    "table-3": "second guests at 95 % that lose what they are offered",
+    "streams": "streams of one trial that fare unequally",
+}
+"""Descriptions by the name in a plan's key ``claims``. All claims of a report form one family (Holm 1979): fewer tables
+leave fewer claims, and each of them weighs more.
+"""
+
+
+def most_claims(requests: Iterable[DesignPoint], tables: Collection[str] | None = None) -> int:
+    """Maximum number of claims in a report of these points; ``tables``: those that may conclude, or None for all."""
+    by_setting = settings(list(dict.fromkeys(requests)))
+    found = dict.fromkeys(CLAIMS, 0)
+    alone: dict[DesignPoint, list[str]] = {}
+    for setting, points in by_setting.items():
+        alternatives = {
+            name
+            for name in ("none", "idle")
+            if _with_background(setting, name) in by_setting and name != setting.background
+        }
+        if setting.background == "none":
+            alone.setdefault(_with_platform(setting, ""), []).append(setting.platform)
+        elif setting.background in FORWARDING_SHARES:
+            found["figure-5-numbers"] += bool(alternatives)
+            found["table-2" if setting.background == "forwarding-50" else "table-3"] += 1
+        else:
+            found["table-1"] += bool(alternatives)
+        found["collapse"] += len(points) > 1
+        found["streams"] += setting.sources if setting.sources > 2 else setting.sources - 1
+    found["ranking"] = sum(len(list(combinations(platforms, 2))) for platforms in alone.values())
+    return sum(count for name, count in found.items() if tables is None or name in tables)
+
+
+def _with_background(setting: DesignPoint, background: str) -> DesignPoint:
+    return replace(setting, background=background)
+
+
+def _with_platform(setting: DesignPoint, platform: str) -> DesignPoint:
+    return replace(setting, platform=platform)
+
+
+# -- file --------------------------------------------------------------------------------------------------------------
+# A plan's file as written, with every value checked. plan.py has its meaning, points.py its rules.
 
 Order = Literal["blocked-random", "full-random", "as-listed"]
 
@@ -283,3 +346,63 @@ for _name, _kind in GUEST_KINDS.items():
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():
     register_keys("PlanFile", _section, _model)
+
+
+# -- normalization -----------------------------------------------------------------------------------------------------
+# Completes a plan's file without targets (searches, guest experiments) to an ordinary matrix.
+
+ANY_FRAME_BYTES = 64
+"""Placeholder frame size of guest experiments, which forward no frames."""
+
+
+def searches_only(file: PlanFile) -> bool:
+    """Whether no point of the matrix is measured, because the search or a plug-in's experiment chooses the loads."""
+    return (
+        (file.search is not None or bool(file.experiments))
+        and file.points is None
+        and "targets" not in file.model_fields_set
+    )
+
+
+def has_no_grid(file: PlanFile) -> bool:
+    """Whether no point is measured."""
+    return find_guest_kind(file) is not None or searches_only(file)
+
+
+def normalize_file(file: PlanFile) -> PlanFile:
+    """Complete a file that measures no grid to a matrix: for a search, with its maximum loads and durations."""
+    if (kind := find_guest_kind(file)) is not None:
+        return _normalize_guests(file, kind)
+    if not searches_only(file):
+        return file
+    longest_s = 1.0 if file.search is None else file.search.longest_trial_s
+    # fields_set stays as written: model_copy would include the updated keys.
+    made = file.model_copy(update={"targets": ("max",), "duration_s": file.duration_s or longest_s})
+    made.model_fields_set.discard("targets")
+    return made
+
+
+def find_guest_kind(file: PlanFile) -> str | None:
+    """The key of the file's guest experiment, or None if it forwards frames."""
+    return next((kind for kind in GUEST_KINDS if getattr(file, kind) is not None), None)
+
+
+def _normalize_guests(file: PlanFile, kind: str) -> PlanFile:
+    """Raises ConfigError for a key of forwarding plans or of another kind."""
+    wrong = next((key for key in NON_GUEST_KEYS if key in file.model_fields_set), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"cannot be combined with {kind}: a plan has frames to forward or {GUEST_KINDS[kind].instead}; write one "
+            "for each",
+            key=wrong,
+        )
+    other = next((key for key in GUEST_KINDS if key != kind and getattr(file, key) is not None), None)
+    if other is not None:
+        raise ConfigError(f"cannot be combined with {kind}: a plan has one of them", key=other)
+    written = set(file.model_fields_set)
+    made = file.model_copy(
+        update={"frame_sizes": (ANY_FRAME_BYTES,), "targets": ("max",), "duration_s": 1.0, "set_ups": None}
+    )
+    made.model_fields_set.clear()
+    made.model_fields_set.update(written)
+    return made

@@ -13,13 +13,32 @@ from labconsole.errors import ConfigError, MissingOnTestbed, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.file import GUEST_KINDS, MATRIX_KEYS, MATRIX_NEEDS, PLAN_FILE, RULE_KEYS, PlanFile
-from labconsole.model.plan.normalization import find_guest_kind, has_no_grid, normalize_file, searches_only
+from labconsole.model.plan.file import (
+    GUEST_KINDS,
+    MATRIX_KEYS,
+    MATRIX_NEEDS,
+    PLAN_FILE,
+    RULE_KEYS,
+    PlanFile,
+    find_guest_kind,
+    has_no_grid,
+    normalize_file,
+    searches_only,
+)
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
 from labconsole.model.plan.plan import Plan, PlannedPoint
 from labconsole.model.plan.plugins import load_plugin_factors
-from labconsole.model.plan.points import FACTORS, ListedPoint, distinct, factors
-from labconsole.model.plan.rules import RULE_FACTORS, describe_exclusion, has_rules, location, unfold
+from labconsole.model.plan.points import (
+    FACTORS,
+    RULE_FACTORS,
+    ListedPoint,
+    describe_exclusion,
+    distinct,
+    factors,
+    has_rules,
+    location,
+    unfold,
+)
 from labconsole.model.yaml_file import KNOWN_KEYS, find_line, key_text, load_yaml, validate
 from labconsole.units import counted, format_rate_bps, format_target
 

@@ -1,40 +1,45 @@
-"""A plan: its design points, its identity, its execution options. loader.py reads it from a file.
-
-A point's index is its position in the full cross product in a fixed nesting (platform, background, sources, frame size,
-target), or in the list of points, independent of the order of execution. The index and the hash of the plan's meaning
-assign a stored run to its place.
-"""
+"""A plan: its design points, its identity, its execution options, its occasions. loader.py reads it from a file."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming
-from labconsole.model.plan.blocks import (
+from labconsole.model.plan.crews import PlannedCrews
+from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.file import Order
+from labconsole.model.plan.order import (
     PILOT,
     PlannedSetUp,
+    Trial,
+    configuration,
     find_needed_pilot_points,
+    forwards,
     is_reference_point,
     pilot_points,
     planned_set_ups,
     references,
+    schedule,
 )
-from labconsole.model.plan.crews import PlannedCrews
-from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
-from labconsole.model.plan.file import Order
 from labconsole.model.plan.order import Configuration as SetUpOf
-from labconsole.model.plan.order import Trial, configuration, forwards, schedule
 from labconsole.model.plan.points import ListedPoint, find_matrix_factors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
+from labconsole.model.record.annotations import ALLOWED_NAMES, NAME
 from labconsole.model.record.run import Fixed, PlanRef, Role
 from labconsole.model.tolerances import Tolerances
+
+# -- plan --------------------------------------------------------------------------------------------------------------
+# A point's index is its position in the full cross product in a fixed nesting (platform, background, sources, frame
+# size, target), or in the list of points, independent of the order of execution. The index and the hash of the plan's
+# meaning assign a stored run to its place.
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,3 +367,35 @@ class Plan:
             generator=self.generator or defaults.generator,
             observe=self.observe or defaults.observe,
         )
+
+
+# -- occasions ---------------------------------------------------------------------------------------------------------
+# Repeated measurement of a plan: each occasion has runs of its own. Pure.
+#
+# Replaying a completely measured plan takes no trials. To find out whether something changed since, an operator
+# measures the same points again under the name of an occasion. Name and hash of the plan include it, so that resuming,
+# places and set-ups stay within one occasion; the points keep their numbers and their order. Hashes of searches and
+# guest experiments include it too.
+
+AT: Final = "@"
+"""Separator between the names of plan and occasion."""
+
+
+def build_occasion_plan(plan: Plan, occasion: str) -> Plan:
+    """The plan with runs of its own for an occasion. Raises ConfigError for an invalid name."""
+    if NAME.fullmatch(occasion) is None:
+        raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=ALLOWED_NAMES)
+    found = replace(plan, name=f"{plan.name}{AT}{occasion}", occasion=occasion)
+    return found if found.guests is None else replace(found, guests=replace(found.guests, salt=found.salt))
+
+
+def build_occasion_plans(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
+    """The plan on every occasion in these plan names of records."""
+    occasions = {occasion for name in plan_names if name and (occasion := parse_occasion(name)) is not None}
+    return [build_occasion_plan(plan, occasion) for occasion in sorted(occasions)]
+
+
+def parse_occasion(plan_name: str) -> str | None:
+    """The occasion in a record's plan name, or None if it has none."""
+    occasion = plan_name.rpartition(AT)[2] if AT in plan_name else ""
+    return occasion if NAME.fullmatch(occasion) else None

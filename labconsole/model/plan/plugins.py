@@ -17,7 +17,7 @@ from labconsole import plugins
 from labconsole.errors import ConfigError
 from labconsole.model.generator import taken_from_elsewhere
 from labconsole.model.plan.plan import Plan
-from labconsole.model.validation_message import describe_problem
+from labconsole.model.strict_model import describe_problem
 
 PACKAGE = "experiments"
 

@@ -1,21 +1,112 @@
-"""The run record, format 2, as stored, printed by --json and exported. docs/data-format.md explains every field.
-
-Intended, offered and measured are three quantities and three fields. None means "not known", never zero. Records of
-format 1 are read, verified and reported on, and rewritten only in their original form (format.py). Later additions are
-in ``extensions``, each with a version of its own.
-"""
+"""The run record, format 2, as stored, printed by --json and exported. docs/data-format.md explains every field."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.environment import Environment
 from labconsole.model.record.format import drop_later_keys
-from labconsole.model.record.timing import Delay, StreamSpacing
 from labconsole.model.strict_model import StrictModel
+
+# -- environment -------------------------------------------------------------------------------------------------------
+# A record's environment: nodes and platform as observed, with free keys and a fixed structure.
+
+Attestation = dict[str, Any]
+"""A platform's report on its running guests."""
+
+
+def _check_shape(environment: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError for a part that readers expect to be an object and is not."""
+    _require_mapping(environment.get("platform"), "platform")
+    nodes = environment.get("nodes")
+    _require_mapping(nodes, "nodes")
+    for name, node in (nodes or {}).items():
+        _require_mapping(node, f"nodes.{name}")
+        for part in ("facts", "settings"):
+            _require_mapping((node or {}).get(part), f"nodes.{name}.{part}")
+    return environment
+
+
+def _require_mapping(value: object, place: str) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"{place} must be an object or null, not {type(value).__name__}")
+
+
+Environment = Annotated[dict[str, Any], AfterValidator(_check_shape)]
+"""The circumstances of a trial (nodes, platform, calibration), kept as reported."""
+
+
+# -- timing ------------------------------------------------------------------------------------------------------------
+# Results of a run's time stamps for one stream: delay, its variation, and how evenly the frames arrived.
+#
+# One-way delay needs two clocks that are shown to agree; delay variation does not. So the former can be absent, with
+# the reason, while the latter is present.
+
+
+class Quantiles(StrictModel):
+    """Quantiles of the sample, in ns; nearest rank."""
+
+    p50: int
+    p99: int
+    p999: int
+    max: int
+
+
+class Variation(Quantiles):
+    """Quantiles of absolute differences."""
+
+    mean: float
+
+
+class OneWayDelay(Quantiles):
+    """From the sender's time stamp to the capture's."""
+
+    min: int
+    mean: float
+
+
+class Delay(StrictModel):
+    """Delay of a sample of one stream's frames: ``packets`` of them, two neighbours in every ``pair_every_packets``.
+
+    ``one_way_ns`` is None if the clocks are not shown to agree well enough, and ``reason`` then says why.
+    ``clock_bound_ns``: maximum difference of the two time stamps, or None if unknown. ``pdv_ns``: delay over the
+    shortest in the sample (RFC 5481, PDV). ``ipdv_ns``: difference between neighbours (RFC 3393), absolute.
+    """
+
+    packets: int
+    pair_every_packets: int
+    one_way: bool
+    reason: str | None
+    clock_bound_ns: int | None
+    one_way_ns: OneWayDelay | None
+    pdv_ns: Quantiles
+    ipdv_ns: Variation | None
+    sampling: Literal["systematic", "random"] = "systematic"
+    """random: a new random place each time (RFC 2330, section 11.1.1); systematic: at a fixed interval of packets, as
+    in format 1.
+    """
+
+
+class StreamSpacing(StrictModel):
+    """How evenly the first ``packets`` frames arrived at the sink, measured in calibrations.
+
+    ``arrival_pps``: by the capture's first and last time stamp of the whole stream.
+    """
+
+    packets: int
+    arrival_pps: float | None
+    gap_ns: dict[str, float]
+    burst_packets: int
+    peak_packets: dict[str, int | None]
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+# Intended, offered and measured are three quantities and three fields. None means "not known", never zero. Records of
+# format 1 are read, verified and reported on, and rewritten only in their original form (format.py). Later additions
+# are in ``extensions``, each with a version of its own.
 
 FORMAT = 2
 """Incremented when an older reader would misread a newer record."""
@@ -368,3 +459,54 @@ class RunRecord(StrictModel):
         """
         data = self.model_dump(mode=mode)
         return drop_later_keys(data) if self.format == 1 else data
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+# Conditions that must be equal, besides the design point, before runs count as repetitions of each other. Pure; for
+# every format.
+#
+# Unknown is a value of its own: runs with an unknown condition pool with each other and with no others.
+
+MOST_LENGTH = 200
+"""Longest version text that a node may report."""
+
+
+def derive_conditions(record: RunRecord) -> Conditions:
+    """The conditions of the record, or those that its environment shows for format 1."""
+    if record.conditions is not None:
+        return record.conditions
+    stream = record.streams[0] if record.streams else None
+    uut = next((hop.node for hop in stream.ledger if hop.hop == "uut_in"), None) if stream is not None else None
+    return read_conditions(record.environment, uut)
+
+
+def read_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditions:
+    """Read the conditions from a record's environment. ``uut``: the UUT's name among the nodes, or None if unknown."""
+    facts = _mapping(_mapping(_mapping(environment.get("nodes")).get(uut or "")).get("facts"))
+    platform = _mapping(environment.get("platform"))
+    versions = platform.get("versions")
+    if isinstance(versions, Mapping):
+        version: str | None = ", ".join(f"{name} {value}" for name, value in sorted(versions.items()))
+    else:
+        version = _text(platform.get("version"))
+    return Conditions(
+        uut_kernel=_text(facts.get("kernel")),
+        hypervisor=_text(platform.get("driver")),
+        hypervisor_version=version[:MOST_LENGTH] if version else None,
+        uut_boot_id=_text(facts.get("boot_id")),
+    )
+
+
+def format_hypervisor(conditions: Conditions) -> str | None:
+    """The platform's driver, with the versions of its hypervisor and of the guests' images."""
+    if conditions.hypervisor is None or not conditions.hypervisor_version:
+        return conditions.hypervisor
+    return f"{conditions.hypervisor} {conditions.hypervisor_version}"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value[:MOST_LENGTH] if isinstance(value, str) else None

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
-from labconsole.model.record.timing import OneWayDelay, Quantiles, Variation
+from labconsole.model.record.run import OneWayDelay, Quantiles, Variation
 from labconsole.model.strict_model import StrictModel
 
 SEARCH_FORMAT = 2

@@ -1,11 +1,9 @@
-"""Common parts of drivers that make crews (contracts/crew.py): several guests, each with one NIC, side by side on one
-bridge with one NIC of the UUT; guests that forward have a second NIC, on a second bridge. All are processes of the
-agent, started at once, and end with it.
-"""
+"""Common parts of drivers that make crews (contracts/crew.py): several guests, each with one NIC, side by side."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import shlex
 from abc import ABC, abstractmethod
@@ -18,17 +16,63 @@ from labconsole.contracts.driver import Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.model.cpus import cpu_set
-from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.control_groups import CONTROLLERS, ControlGroups, Limits
+from labconsole.network.links import Bridge
 from labconsole.platforms.base.crew_disks import INSIDE, CrewDisks
-from labconsole.platforms.base.crew_limits import read_limits
 from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, shell_lines
-from labconsole.platforms.base.guest_shell import ask_on_console, close_shell, guest_state, start_all
+from labconsole.platforms.base.guest_shell import (
+    ask_on_console,
+    close_shell,
+    format_mark_argument,
+    guest_state,
+    start_all,
+)
 from labconsole.platforms.base.image import TapNic
-from labconsole.platforms.base.marks import format_mark_argument
+from labconsole.wire.execution import Execute
 from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.links import ReadLinks
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+# Limits of guests that the agent started: allowed CPUs and control group limits, from the UUT's kernel.
+
+_ASK_S = 10.0
+_SEEN = re.compile(r"^(\d{1,10}) ([a-z_.]{1,40}) ([\w ,-]{1,200})$", re.MULTILINE)
+
+_LOOK = """\
+for guest; do
+  pid=$guest
+  for child in $(cat "/proc/$guest/task/$guest/children" 2>/dev/null); do pid=$child; break; done
+  while read -r key value; do
+    case $key in Cpus_allowed_list:) echo "$guest cpus $value";; esac
+  done <"/proc/$pid/status"
+  while IFS=: read -r number controllers path; do
+    case $number:$controllers in
+      0:) group=/sys/fs/cgroup$path;;
+      *:cpu|*:cpu,cpuacct|*:memory) group=/sys/fs/cgroup/$controllers$path;;
+      *) continue;;
+    esac
+    for file in cpu.shares cpu.cfs_quota_us memory.limit_in_bytes cpu.weight cpu.max memory.max; do
+      if read -r value 2>/dev/null <"$group/$file"; then echo "$guest $file $value"; fi
+    done
+  done <"/proc/$pid/cgroup"
+done"""
+"""Limits of a guest or of its first child: a container's first process is below the program that made it."""
+
+
+async def read_limits(uut: AgentLink, pids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Contents of each file by process (``cpus``: the allowed CPUs). Raises NodeError."""
+    read = await uut.ask(Execute(argv=["sh", "-c", _LOOK, "sh", *pids], timeout_s=_ASK_S))
+    seen: dict[str, dict[str, str]] = {pid: {} for pid in pids}
+    for pid, key, value in _SEEN.findall(read.stdout):
+        seen.setdefault(pid, {}).setdefault(key, value)
+    return seen
+
+
+# -- crews -------------------------------------------------------------------------------------------------------------
+# Common parts of drivers that make crews (contracts/crew.py): several guests, each with one NIC, side by side on one
+# bridge with one NIC of the UUT; guests that forward have a second NIC, on a second bridge. All are processes of the
+# agent, started at once, and end with it.
 
 TOKEN = "platform"
 BRIDGE, INBOUND_BRIDGE = "lcbg", "lcbgi"

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from labconsole.contracts.driver import Attestation
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError, NodeLost
-from labconsole.network.bridge import Bridge, BridgePort
 from labconsole.network.change import NetworkChange
-from labconsole.network.links import LinkUp
+from labconsole.network.links import Bridge, BridgePort, LinkUp
 from labconsole.network.routing import Neighbour, Route
 from labconsole.network.sysctl import Sysctl
 from labconsole.wire.changes import ApplyChanges, ReadNetwork, UndoChanges

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.errors import ConfigError
-from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
+from labconsole.network.links import Bridge
 from labconsole.platforms.base.guest import GuestNic, Wires, format_names
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.options import mac_address

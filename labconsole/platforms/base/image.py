@@ -14,9 +14,8 @@ from typing import ClassVar, Protocol
 from labconsole.contracts.driver import Attestation, PathPoint, StreamPath, StreamWiring
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
-from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
-from labconsole.network.links import Tap
+from labconsole.network.links import Bridge, Tap
 from labconsole.platforms.base.guest_shell import DONE, READY, close_shell
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuest, GuestStatus

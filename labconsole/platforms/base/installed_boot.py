@@ -17,13 +17,12 @@ from typing import Any, ClassVar, TypeVar
 from labconsole.contracts.crew import CrewMember, CrewOffer, CrewWanted
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost
-from labconsole.model.record.crew_trial import GuestEntry
+from labconsole.model.record.kind import GuestEntry
 from labconsole.network.control_groups import Limits
 from labconsole.platforms.base.guest import GuestNic, Settings, State
-from labconsole.platforms.base.guest_shell import start_all
-from labconsole.platforms.base.marks import installed_loop
+from labconsole.platforms.base.guest_shell import installed_loop, start_all
+from labconsole.platforms.base.lifecycle import ResourceLimits
 from labconsole.platforms.base.options import GUEST_PLACE, USUAL_DISK_PLACE
-from labconsole.platforms.base.resource_limits import ResourceLimits
 from labconsole.platforms.base.shell import Shell
 from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.session import Ping

@@ -30,8 +30,13 @@ from labconsole.platforms.base.guest_shell import (
     start_all,
 )
 from labconsole.platforms.base.installed_boot import InstalledGuest, StartedGuest, gather_all
-from labconsole.platforms.base.installed_disks import InstalledDisks, disks_refusal, find_installed_disks
-from labconsole.platforms.base.installed_nics import InstalledNics, NicPair
+from labconsole.platforms.base.installed_devices import (
+    InstalledDisks,
+    InstalledNics,
+    NicPair,
+    disks_refusal,
+    find_installed_disks,
+)
 from labconsole.platforms.base.lifecycle import POLL_S
 from labconsole.platforms.base.options import GUEST_PLACE
 from labconsole.platforms.base.shell import RecordingShell, Shell

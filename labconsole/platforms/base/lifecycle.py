@@ -1,7 +1,4 @@
-"""Guests of an installed hypervisor started, pinned and stopped, with each change read back until it is reached.
-
-Guests started here are stopped here, even after a partial start; guests that ran before are left running.
-"""
+"""Guests of an installed hypervisor started, pinned, limited and stopped; each change is read back until reached."""
 
 from __future__ import annotations
 
@@ -12,10 +9,22 @@ from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
-from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, format_names, same_cpus
+from labconsole.network.control_groups import Limits
+from labconsole.platforms.base.guest import (
+    HypervisorGuest,
+    Pinning,
+    Settings,
+    State,
+    UnknownGuest,
+    format_names,
+    same_cpus,
+)
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.guests import PromiseStop, StopKept
+
+# -- lifecycle ---------------------------------------------------------------------------------------------------------
+# Guests started here are stopped here, even after a partial start; guests that ran before are left running.
 
 POLL_S = 0.5
 KILL_S = 60.0
@@ -193,3 +202,60 @@ class Lifecycle(Hypervisor):
     async def pause(self, seconds: float) -> None:
         """Wait between two queries of a state."""
         await asyncio.sleep(seconds)
+
+
+# -- resource limits ---------------------------------------------------------------------------------------------------
+# Resource limits of installed hypervisors' guests (weight, quota, memory), each read back, and restored afterwards.
+#
+# Names of limits differ: a setting is a name and a value in the hypervisor's own terms.
+
+KINDS = ("cpu_shares", "cpu_quota_ratio", "memory_mib")
+
+
+class ResourceLimits(Lifecycle):
+    """A hypervisor's guests, some of them with limits."""
+
+    def __init__(self, name: str, options: Mapping[str, object]) -> None:
+        super().__init__(name, options)
+        self._held: dict[str, Settings] = {}
+
+    def limits_refusal(self, wanted: Limits) -> str | None:
+        """Why a guest cannot have these limits, in a sentence, or None if it can."""
+        for kind in KINDS:
+            if getattr(wanted, kind) is not None and kind not in self.limits_it_has():
+                return f"driver {self.about.name} cannot set {kind} of a guest{self.where()}; set it up there"
+        return None
+
+    async def hold(self, shell: Shell, name: str, wanted: Limits) -> Settings:
+        """Set limits, and keep the earlier ones. Returns the values read back."""
+        if all(getattr(wanted, kind) is None for kind in KINDS):
+            return {}
+        settings = await self.limit_settings(shell, name, wanted)
+        before = await self.settings(shell, name, list(settings))
+        if before != settings:
+            self._held[name] = before
+            await self._set(shell, name, settings)
+        return settings
+
+    async def put_back(self, shell: Shell) -> list[NodeError]:
+        """Restore limits, too, of guests that go on running."""
+        failures: list[NodeError] = []
+        while self._held:
+            name, before = next(reversed(self._held.items()))
+            try:
+                if name not in self._started:
+                    await self._set(shell, name, before)
+            except UnknownGuest:
+                pass  # transient: its limits end with it
+            except NodeLost as exc:
+                return [exc]
+            except NodeError as exc:
+                failures.append(exc)
+            del self._held[name]
+        return failures + await super().put_back(shell)
+
+    async def _set(self, shell: Shell, name: str, wanted: Settings) -> None:
+        answer = await self.set_limits(shell, name, wanted)
+        seen = await self.settings(shell, name, list(wanted))
+        if seen != wanted:
+            raise shell.error(f"guest {name} is limited to {seen}; expected: {wanted}. It said: {answer.said}")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from labconsole.errors import ConfigError
 from labconsole.model.cpus import cpu_set
-from labconsole.model.validation_message import describe_problem
+from labconsole.model.strict_model import describe_problem
 from labconsole.model.yaml_file import key_text
 
 _MAC = re.compile(r"[0-9a-f]{2}(?:[:-]?[0-9a-f]{2}){5}")

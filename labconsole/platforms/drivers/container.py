@@ -23,10 +23,8 @@ from labconsole.contracts.driver import (
     StreamWiring,
 )
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
-from labconsole.network.links import NamespaceNic, Veth
-from labconsole.network.namespace import Namespace
+from labconsole.network.links import Bridge, Namespace, NamespaceNic, Veth
 from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, RunningCrew, crew_bridges
 from labconsole.platforms.base.forwarding import (
     apply,
@@ -36,8 +34,13 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.guest_shell import allowed_cpus, build_taskset_prefix, close_shell, shell_as_guest
-from labconsole.platforms.base.marks import marked_loop
+from labconsole.platforms.base.guest_shell import (
+    allowed_cpus,
+    build_taskset_prefix,
+    close_shell,
+    marked_loop,
+    shell_as_guest,
+)
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 
 INSIDE = ("eth0", "eth1")

@@ -23,9 +23,8 @@ from labconsole.contracts.driver import (
     StreamWiring,
 )
 from labconsole.contracts.ports import AgentLink
-from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
-from labconsole.network.links import LinkUp
+from labconsole.network.links import Bridge, LinkUp
 from labconsole.network.routing import Address
 from labconsole.platforms.base.crew_disks import CrewDisks
 from labconsole.platforms.base.forwarding import (

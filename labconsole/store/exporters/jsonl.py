@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from labconsole.model.record.kinds import record_kinds
-from labconsole.model.record.note import exported, plan_notes
+from labconsole.model.record.annotations import exported, plan_notes
+from labconsole.model.record.kind import record_kinds
 from labconsole.store.exporting import ChosenRuns
 
 BINARY = False

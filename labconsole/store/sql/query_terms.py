@@ -1,14 +1,11 @@
-"""A typed filter as SQL conditions that hold for exactly the runs that ``Query.select`` would choose.
-
-Letters are folded as in Python, which no database does by itself. Text of ASCII alone is folded by ``lower``; other
-text by a function of the connection in SQLite, and by the table of foldings itself in PostgreSQL.
-"""
+"""Filters of runs as SQL conditions: typed queries, and those on factors."""
 
 from __future__ import annotations
 
 import sqlite3
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -17,6 +14,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Float,
+    Select,
     Text,
     and_,
     case,
@@ -33,7 +31,15 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from labconsole.model.design_point import FCS_BYTES, INCLUDES_FCS, PREAMBLE_AND_GAP_BYTES
 from labconsole.model.query import FIELDS, Query, Term
+from labconsole.model.record.summary import RunFilter
+from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import notes, runs
+
+# -- typed queries -----------------------------------------------------------------------------------------------------
+# A typed filter as SQL conditions that hold for exactly the runs that ``Query.select`` would choose.
+#
+# Letters are folded as in Python, which no database does by itself. Text of ASCII alone is folded by ``lower``; other
+# text by a function of the connection in SQLite, and by the table of foldings itself in PostgreSQL.
 
 Condition = ColumnElement[bool]
 
@@ -337,3 +343,26 @@ def _find_in_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
 @compiles(find_in, "postgresql")
 def _find_in_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
     return f"strpos({compiler.process(element.clauses, **kw)})"
+
+
+# -- factors -----------------------------------------------------------------------------------------------------------
+# A filter on the factors of runs as SQL conditions.
+
+
+def matching(statement: Select[Any], where: RunFilter) -> Select[Any]:
+    """The statement with the conditions of a filter."""
+    for field in fields(where):
+        wanted = getattr(where, field.name)
+        if wanted is None:
+            continue
+        if field.name == "since":
+            statement = statement.where(runs.c.started_at >= utc_text(wanted, "since"))
+        elif field.name == "until":
+            statement = statement.where(runs.c.started_at < utc_text(wanted, "until"))
+        else:
+            column = runs.c[field.name]
+            values = [wanted] if isinstance(wanted, (str, int)) else list(wanted)
+            known = column.in_([value for value in values if value != "max"])
+            asks_max = field.name == "target_bps" and "max" in values
+            statement = statement.where(or_(known, column.is_(None)) if asks_max else known)
+    return statement

@@ -1,18 +1,18 @@
 """The current measurement: what, where in its plan, how much longer, and by whom.
 
-Pure: turns the state into text for the line that every screen shows (``parts/measuring_line.py``).
+Pure: turns the state into text for the line that every screen shows (``parts/status.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labconsole.engine.calibration.calibration import CalibrationProgress
+from labconsole.engine.calibration import CalibrationProgress
+from labconsole.engine.execution.blocks import format_block
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.set_up_tracker import format_block
 from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.one_search import is_one_search
+from labconsole.model.plan.ad_hoc import is_one_search
 from labconsole.text.cells import format_time_left
 from labconsole.tui.console.plan_text import is_ending_guests, step_noun
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState

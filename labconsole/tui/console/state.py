@@ -1,15 +1,15 @@
-"""The console's knowledge beyond telemetry: the trial under way, its phase as text, past events, saved runs.
-
-Pure: takes events and clock readings, returns text and numbers. Screens read it when they paint.
-"""
+"""The console's knowledge beyond telemetry: the trial under way, repetitions, past events, saved runs."""
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
-from labconsole.engine.calibration.calibration import CalibrationProgress
+from labconsole.engine.calibration import CalibrationProgress
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.live.events import (
@@ -23,16 +23,200 @@ from labconsole.engine.live.events import (
     TrialStarted,
 )
 from labconsole.engine.live.observed_trial import ObservedTrial
+from labconsole.measure.statistics.repetitions import Summary, summarize
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.record.run import RunRecord
+from labconsole.model.record.run import RunRecord, StreamRecord, Total
 from labconsole.model.record.verdict_codes import title
 from labconsole.text.cells import format_duration, format_time_left
+from labconsole.text.sanitize import sanitize_line
 from labconsole.tui.console import clock
 from labconsole.tui.console.absence import PresenceWatch
-from labconsole.tui.console.journal import EventLog
 from labconsole.tui.console.plan_text import is_ending_guests
-from labconsole.tui.console.repetition_figures import RepetitionFigures
 from labconsole.units import format_target
+
+# -- repetition figures ------------------------------------------------------------------------------------------------
+# Statistics over the repetitions of one point as they arrive: means with confidence interval, per stream and in total.
+#
+# Only the values needed for the computation are kept of a record, because a point may be repeated a thousand times. An
+# invalid run enters no mean, but it is counted.
+
+TOTAL = ""
+"""The key of the total over all streams. No stream can have this name."""
+
+
+@dataclass(slots=True)
+class Quantities:
+    """One stream's values, one per run that counts. The summaries are None until there is one."""
+
+    offered_pps: list[float] = field(default_factory=list)
+    measured_pps: list[float] = field(default_factory=list)
+    loss_ratio: list[float] = field(default_factory=list)
+    one_way_ns: list[tuple[float, float]] = field(default_factory=list)
+    pdv_ns: list[tuple[float, float]] = field(default_factory=list)
+    offered: Summary | None = None
+    measured: Summary | None = None
+    loss: Summary | None = None
+
+    def add(self, part: StreamRecord | Total) -> None:
+        """Add one run. Unknown values are left out, and n shows it."""
+        for values, value in (
+            (self.offered_pps, part.offered_pps),
+            (self.measured_pps, part.measured_pps),
+            (self.loss_ratio, part.loss_ratio),
+        ):
+            if value is not None:
+                values.append(value)
+        self.offered, self.measured, self.loss = map(_summary, (self.offered_pps, self.measured_pps, self.loss_ratio))
+        delay = part.delay if isinstance(part, StreamRecord) else None
+        if delay is not None:
+            self.pdv_ns.append((delay.pdv_ns.p50, delay.pdv_ns.p99))
+            if delay.one_way_ns is not None:
+                self.one_way_ns.append((delay.one_way_ns.p50, delay.one_way_ns.p99))
+
+    def delay_ns(self, *, one_way: bool) -> tuple[float, float] | None:
+        """Median and 99th percentile, each the mean over the runs: of the one-way delay, or of its variation (PDV)."""
+        values = self.one_way_ns if one_way else self.pdv_ns
+        return (fmean(p50 for p50, _ in values), fmean(p99 for _, p99 in values)) if values else None
+
+
+def _summary(values: Sequence[float]) -> Summary | None:
+    return summarize(values) if values else None
+
+
+class RepetitionFigures:
+    """Call ``begin`` with every trial and ``add`` with every record."""
+
+    def __init__(self) -> None:
+        self.request: DesignPoint | None = None
+        self.planned = 0
+        self.done = self.invalid = 0
+        self.quantities: dict[str, Quantities] = {}
+
+    @property
+    def is_worth_showing(self) -> bool:
+        """Whether there is, or will be, something to average."""
+        return self.planned > 1
+
+    @property
+    def one_way(self) -> bool:
+        """Whether every run has the one-way delay of every stream. Otherwise only its variation can be compared."""
+        known = [each for each in self.quantities.values() if each.pdv_ns]
+        return bool(known) and all(len(each.one_way_ns) == len(each.pdv_ns) for each in known)
+
+    def begin(self, request: DesignPoint, repetition: int, repetitions: int) -> None:
+        """Begin a trial. The first trial of its point, or another point, starts over."""
+        if repetition == 1 or request != self.request:
+            self.request, self.done, self.invalid = request, 0, 0
+            self.quantities = {}
+        self.planned = repetitions
+
+    def add(self, record: RunRecord) -> None:
+        """Add a trial that ended."""
+        self.done += 1
+        if record.verdict.status == "invalid":
+            self.invalid += 1
+            return
+        for stream in record.streams:
+            self.quantities.setdefault(stream.name, Quantities()).add(stream)
+        self.quantities.setdefault(TOTAL, Quantities()).add(record.total)
+
+
+# -- journal -----------------------------------------------------------------------------------------------------------
+# The journal for the Log screen: the console's notes and log records of labconsole's own loggers.
+#
+# It is bounded, so that memory stays flat. It starts with the console, because an operator looks at it only after
+# something happened.
+
+MOST_ENTRIES = 5000
+MAX_CHARACTERS = 2000
+"""Maximum characters kept of one entry: a node may send more than an operator reads."""
+
+LOGGER = "labconsole"
+SEVERITIES = ("debug", "information", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A journal entry. ``source`` is "console" for notes, or the logger's name."""
+
+    number: int
+    at_wall_s: float
+    severity: str
+    node: str
+    source: str
+    text: str
+    brief: str = ""
+    """A shorter text, for places where the full one would be cut."""
+
+    def line(self, stamp: str) -> str:
+        """The entry as copied: one line, whatever the text."""
+        node = f" {self.node}" if self.node else ""
+        return sanitize_line(f"{stamp} {self.severity}{node} [{self.source}] {self.text}")
+
+
+class EventLog:
+    """The newest entries, oldest first. ``total`` counts all entries ever added and changes with each."""
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
+        self.total = 0
+
+    def add(
+        self, at_wall_s: float, severity: str, text: str, *, node: str = "", source: str = "console", brief: str = ""
+    ) -> None:
+        """Add an entry."""
+        self.total += 1
+        known = severity if severity in SEVERITIES else "information"
+        self.entries.append(
+            Entry(self.total, at_wall_s, known, node[:100], source, text[:MAX_CHARACTERS], brief[:MAX_CHARACTERS])
+        )
+
+
+class JournalHandler(logging.Handler):
+    """Adds log records to a journal. Threads may log: appending to a deque is thread-safe."""
+
+    def __init__(self, journal: EventLog) -> None:
+        super().__init__()
+        self._journal = journal
+        self._level = logging.NOTSET
+
+    def attach(self) -> None:
+        """Start logging, from level debug on: a fault is often diagnosed from records that seemed useless before it."""
+        logger = logging.getLogger(LOGGER)
+        self._level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+
+    def detach(self) -> None:
+        """Stop logging, and restore the loggers."""
+        logger = logging.getLogger(LOGGER)
+        logger.removeHandler(self)
+        logger.setLevel(self._level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add one record. An exception's last line is part of it."""
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError) as exc:
+            text = f"{record.msg} ({exc})"
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            text += f" ({type(error).__name__}: {error})"
+        severity = (
+            "error"
+            if record.levelno >= logging.ERROR
+            else "warning"
+            if record.levelno >= logging.WARNING
+            else "information"
+            if record.levelno >= logging.INFO
+            else "debug"
+        )
+        source = record.name.removeprefix("labconsole.")
+        self._journal.add(clock.wall_s(), severity, " ".join(text.split()), source=source)
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+# Pure: takes events and clock readings, returns text and numbers. Screens read it when they paint.
 
 PHASE_WORDS = {
     Phase.PREPARING: "preparing the platform",

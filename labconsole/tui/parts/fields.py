@@ -1,8 +1,4 @@
-"""The two kinds of field of the set-up panel.
-
-A key that a field does not accept goes on to the console: ``r`` runs and ``?`` helps from anywhere, even with the
-cursor in a number. Up and down move between fields and change nothing. + and − step through the usual values.
-"""
+"""Fields to type in, and the two kinds of field of the set-up panel."""
 
 from __future__ import annotations
 
@@ -16,11 +12,30 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
 from labconsole.text.cells import safe
+from labconsole.text.sanitize import single_line
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Tones
-from labconsole.tui.parts.typed_text import TypedText
+
+# -- typed text --------------------------------------------------------------------------------------------------------
+# A field for one line of text that is typed, pasted or edited.
+
+
+class TypedText(Input):
+    """Keeps only what a terminal shows as text: Textual paints a value unchanged, and a note may be foreign."""
+
+    def validate_value(self, value: str) -> str:
+        """Clean the value, without a change of its length. Textual calls this before every change."""
+        return single_line(value).replace("\t", " ")
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+# The two kinds of field of the set-up panel.
+#
+# A key that a field does not accept goes on to the console: ``r`` runs and ``?`` helps from anywhere, even with the
+# cursor in a number. Up and down move between fields and change nothing. + and − step through the usual values.
 
 BETWEEN_FIELDS = (
     Action("up", "go(-1)", "Field above", "Go to the field above.", id="field-up", shown=False, common=True),

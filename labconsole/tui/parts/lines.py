@@ -1,8 +1,4 @@
-"""Widgets made of plain spans of text: no markup is ever parsed, and only changed lines are repainted.
-
-A span is (text, tone). Tones are classes coloured by the style sheet, so a theme decides and no colour is in code.
-Every segment has its background (Textual 6 and later leave that to line widgets).
-"""
+"""Widgets made of plain spans of text: no markup is ever parsed, and only changed lines are repainted."""
 
 from __future__ import annotations
 
@@ -20,6 +16,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from labconsole.text.cells import THIN_SPACE, safe
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+# A span is (text, tone). Tones are classes coloured by the style sheet, so a theme decides and no colour is in code.
+# Every segment has its background (Textual 6 and later leave that to line widgets).
 
 Span = tuple[str, str]
 LABEL_CELLS = 10
@@ -190,3 +190,29 @@ class Lines(Tones):
         if self._painted_width != width:
             self._painted, self._painted_width = self.lines(width), width
         return self.build_strip(self._painted[y] if y < len(self._painted) else [], width)
+
+
+# -- wrapped lines -----------------------------------------------------------------------------------------------------
+# Lines of text as they are, wrapped if too long for the room.
+
+
+class WrappedLines(Lines):
+    """``say`` replaces the text."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.text_lines: list[str] = []
+
+    def say(self, text_lines: list[str]) -> None:
+        """Show these lines."""
+        self.text_lines = text_lines
+        self.paint()
+        self.refresh(layout=True)
+
+    def lines(self, width: int) -> list[list[Span]]:
+        room = max(8, width - 1)
+        return [
+            [(safe(row, room), "")]
+            for line in self.text_lines
+            for row in textwrap.wrap(line, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
+        ]

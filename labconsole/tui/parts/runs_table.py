@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from labconsole.model.design_point import format_target_per_source
-from labconsole.model.record.summary import RunSummary
-from labconsole.model.sorting import SORTS, Sorting
+from labconsole.model.record.summary import SORTS, RunSummary, Sorting
 from labconsole.text.cells import UNKNOWN, format_percent, format_rounded, format_short_time, safe
 from labconsole.text.sanitize import format_tsv_line
 from labconsole.tui.console import clock

@@ -21,17 +21,14 @@ from labconsole.report.tables import labelled
 from labconsole.report.trial_text import trial_id, trial_lines
 from labconsole.text.cells import fit_parts, format_rounded, safe
 from labconsole.text.sanitize import single_line
-from labconsole.tui.parts import new_file
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
-from labconsole.tui.parts.figure_chart import FigureChart
-from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Span, set_border_titles
+from labconsole.tui.parts import dialogs
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.charts import FigureChart
+from labconsole.tui.parts.filter_line import QuickFilter
+from labconsole.tui.parts.lines import Span, WrappedLines, set_border_titles
 from labconsole.tui.parts.overlay import Overlay
-from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import Application
-from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.parts.wrapped_lines import WrappedLines
+from labconsole.tui.parts.table import MOST_CELLS, Column, FactorTable, LineTable, factor_columns
 
 _log = logging.getLogger("labconsole.tui")
 
@@ -366,7 +363,7 @@ class StoredTrials(Overlay):
             return "".join(json.dumps({kind.name: each.to_json()}) + "\n" for each in records)
 
         explanation = f"{format_rounded(len(records))} {kind.plural}, a record a line."
-        ask = new_file.ask(
+        ask = dialogs.ask_new_file(
             f"the {kind.plural}", f"{kind.plural}.jsonl", explanation, {".jsonl": text}, self.console_app.tell
         )
         self.app.push_screen(ask)

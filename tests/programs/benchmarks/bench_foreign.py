@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from labconsole.agent.reading.foreign import PortTap  # noqa: E402
+from labconsole.agent.reading.port_listeners import PortTap  # noqa: E402
 from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
 from labconsole.packets.frame import StreamAddresses  # noqa: E402
 from labconsole.wire.stream_spec import StreamSpec  # noqa: E402

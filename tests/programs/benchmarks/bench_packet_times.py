@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from labconsole.agent.processes.linux import run_in_namespace
-from labconsole.agent.reading.clock_offset import ClockOffset
+from labconsole.agent.reading.clocks import ClockOffset
 from labconsole.agent.reading.packet_times import PacketTimer
 from labconsole.wire.packet_times import StreamToTime
 from support.drop_chain import SINK_IP, SOURCE_IP, DropChain

@@ -62,7 +62,7 @@ def record(number: int) -> dict[str, Any]:
 
 def fill(directory: Path, runs: int) -> None:
     """The same runs as a store and as files."""
-    from labconsole.store.exchange.importing import import_records
+    from labconsole.store.importing import import_records
     from labconsole.store.open import open_store
 
     files = directory / "files"

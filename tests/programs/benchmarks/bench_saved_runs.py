@@ -22,16 +22,14 @@ from textual import events
 
 from labconsole.measure.curves import CurveSpec
 from labconsole.model.query import parse_query
-from labconsole.model.record.summary import RunSummary
-from labconsole.model.sorting import Sorting
+from labconsole.model.record.summary import RunSummary, Sorting
 from labconsole.store.open import open_store
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.curves.curves_table import CurvesTable
-from labconsole.tui.screens.curves.feed import CurveFeed
+from labconsole.tui.screens.curves.curves_table import CurveFeed, CurvesTable
 from labconsole.tui.screens.curves.screen import CurvesScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.fake_session import FakeSession

@@ -29,11 +29,14 @@ import asyncssh
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from labconsole.lab.files import user_name  # noqa: E402
-from labconsole.lab.keys import new_keys  # noqa: E402
 from labconsole.lab.nodes import kernel  # noqa: E402
 from labconsole.lab.nodes.node import environment, home_directory  # noqa: E402
 from labconsole.lab.nodes.processes import Children  # noqa: E402
-from labconsole.lab.nodes.sshd import NodeServer, ServerSettings  # noqa: E402
+from labconsole.lab.nodes.sshd import (  # noqa: E402
+    NodeServer,
+    ServerSettings,
+    new_keys,  # noqa: E402
+)
 from labconsole.lab.spec import LabSpec  # noqa: E402
 
 STREAMS = 8

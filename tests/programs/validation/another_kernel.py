@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tables import NO, YES, Deadline, Table
 
-from labconsole.agent.bpf.symbols import read_symbols
+from labconsole.agent.bpf.kernel import read_symbols
 from labconsole.agent.processes import linux
-from labconsole.agent.reading.clock_offset import ClockOffset
+from labconsole.agent.reading.clocks import ClockOffset
 from labconsole.agent.reading.kernel_drops import DropCounter, read_layout, reason_name
 from labconsole.agent.reading.packet_times import PacketTimer
 from labconsole.lab import commands as lab

@@ -9,7 +9,7 @@ import numpy as np
 from simulating import COVERAGE, Cell, band_text, counted, within
 from tables import NO, YES, Table
 
-from labconsole.measure.statistics.loss_interval import loss_over_set_ups
+from labconsole.measure.statistics.bounded_means import loss_over_set_ups
 
 RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5)
 SET_UPS = (3, 5, 9, 27)

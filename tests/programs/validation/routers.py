@@ -17,7 +17,7 @@ from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
 from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.ring import BYTES_ERROR
-from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.rates import build_hops
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from labconsole.model.design_point import BACKGROUNDS, DesignPoint, FrameSize
-from labconsole.model.plan.blocks import pilot_points, planned_set_ups
-from labconsole.model.plan.order import configuration, schedule
+from labconsole.model.plan.order import configuration, pilot_points, planned_set_ups, schedule
 from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.run import METHOD
 

@@ -21,9 +21,8 @@ from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.measure.admission import Admission
 from labconsole.report.changes import Side, find_changes
 from labconsole.report.digest import Digest
-from labconsole.report.gate import judge_gate
+from labconsole.report.gate import PlannedPointTrials, judge_gate
 from labconsole.report.point_judgements import JudgedPoint
-from labconsole.report.quantity_gate import PlannedPointTrials
 from labconsole.report.sample import RunSample
 from labconsole.store.open import open_store
 from support.route_records import route_record

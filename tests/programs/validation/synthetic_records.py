@@ -30,7 +30,7 @@ from labconsole.model.record.run import (
     Verdict,
 )
 from labconsole.model.tolerances import Tolerances
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.guest_trials import TrialFacts, build_guest_trials
+from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 from .record import RECORD, NapRecord
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import StepPicture
-from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_measurement import CrewAttempt
 from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import SharedCrewStep
 from labconsole.model.inventory import Inventory

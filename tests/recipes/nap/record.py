@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from labconsole.model.record.crew_trial import CrewTrialRef, Guests, Seconds
-from labconsole.model.record.environment import Attestation, Environment
-from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
-from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
+from labconsole.model.record.kind import CrewTrialRef, ExperimentRecord, Guests, RecordKind, Seconds, columns_of
+from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from labconsole.agent.bpf import kernel
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
 from labconsole.agent.bpf.btf import KernelTypes, Tracepoint
-from labconsole.agent.bpf.symbols import Symbols
+from labconsole.agent.bpf.kernel import Symbols
 from labconsole.agent.reading.kernel_drops import DropReasonsUnavailable, read_layout
 
 INT, POINTER, STRUCT, UNION, ENUM, TYPEDEF, CONST, PROTOTYPE = 1, 2, 4, 5, 6, 8, 10, 13

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.agent.processes import children
-from labconsole.agent.reading import clock_keeper, nic_clock
-from labconsole.agent.reading.clock_offset import closest
+from labconsole.agent.reading import clocks
+from labconsole.agent.reading.clocks import closest
 from labconsole.agent.reading.ethtool import Ethtool
 from labconsole.wire.codec import WireError
 
@@ -99,15 +99,15 @@ ALONE = (
 
 def test_what_is_measured_and_not_followed_bounds_nothing() -> None:
     with pytest.raises(WireError, match="no port of ptp4l follows a master: UNCALIBRATED"):
-        clock_keeper.ptp4l(FOLLOWER)
-    followed = clock_keeper.ptp4l(FOLLOWER.replace("UNCALIBRATED", "SLAVE"))
+        clocks.ptp4l(FOLLOWER)
+    followed = clocks.ptp4l(FOLLOWER.replace("UNCALIBRATED", "SLAVE"))
     assert (followed.error_ns, followed.reference) == (148 + 2005, "22c129.fffe.ef954d")
 
 
 def test_chronys_bound_is_offset_dispersion_and_half_the_delay() -> None:
-    told = clock_keeper.chrony(TRACKING)
+    told = clocks.chrony(TRACKING)
     assert (told.error_ns, told.reference) == (1234 + 17301 + 20501, "C0000201 192.0.2.1")
-    assert clock_keeper.chrony(TRACKING.replace("192.0.2.1", "2001:db8::1")).reference == "C0000201 2001:db8::1"
+    assert clocks.chrony(TRACKING.replace("192.0.2.1", "2001:db8::1")).reference == "C0000201 2001:db8::1"
 
 
 @pytest.mark.parametrize(
@@ -125,18 +125,18 @@ def test_chronys_bound_is_offset_dispersion_and_half_the_delay() -> None:
 )
 def test_what_chrony_says_that_bounds_nothing_is_refused(said: str, words: str) -> None:
     with pytest.raises(WireError, match=words):
-        clock_keeper.chrony(said)
+        clocks.chrony(said)
 
 
 def test_ptp4ls_bound_is_its_offset_and_the_delay_of_its_path() -> None:
-    told = clock_keeper.ptp4l(PMC)
+    told = clocks.ptp4l(PMC)
     assert (told.error_ns, told.reference) == (142 + 9310, "00a069.fffe.0b552d")
     assert told.is_reference is False
 
 
 @pytest.mark.parametrize("state", ["MASTER", "GRAND_MASTER"])
 def test_a_grandmaster_is_its_own_reference(state: str) -> None:
-    told = clock_keeper.ptp4l(ALONE.replace("LISTENING", state))
+    told = clocks.ptp4l(ALONE.replace("LISTENING", state))
     assert (told.error_ns, told.reference, told.is_reference) == (0, "90e2ba.fffe.20c7f8", True)
 
 
@@ -144,15 +144,15 @@ def test_a_grandmaster_is_its_own_reference(state: str) -> None:
 @pytest.mark.parametrize("state", ["LISTENING", "FAULTY", "DISABLED", "PASSIVE", "UNCALIBRATED", "SLAVE"])
 def test_a_ptp4l_that_hears_no_master_bounds_nothing(monkeypatch: pytest.MonkeyPatch, state: str, stamps: str) -> None:
     """It has its own clock for the grandmaster, and no error."""
-    monkeypatch.setattr(clock_keeper, "offset_ns", lambda interface: (37 * 10**9 + 210, 300))
+    monkeypatch.setattr(clocks, "offset_ns", lambda interface: (37 * 10**9 + 210, 300))
     with pytest.raises(WireError, match=f"no port of ptp4l is a master: {state}"):
-        clock_keeper.ptp4l(ALONE.replace("LISTENING", state).replace("SOFTWARE", stamps))
+        clocks.ptp4l(ALONE.replace("LISTENING", state).replace("SOFTWARE", stamps))
 
 
 def test_a_master_in_the_name_of_another_clock_bounds_nothing() -> None:
     other = ALONE.replace("LISTENING", "MASTER").replace("gmPresent                  false", "gmPresent true")
     with pytest.raises(WireError, match="no port of ptp4l follows a master: MASTER"):
-        clock_keeper.ptp4l(other)
+        clocks.ptp4l(other)
 
 
 def test_of_several_ports_the_one_that_leads_is_asked_for_its_nics_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +162,13 @@ def test_of_several_ports_the_one_that_leads_is_asked_for_its_nics_clock(monkeyp
         asked.append(interface)
         return 37 * 10**9, 0
 
-    monkeypatch.setattr(clock_keeper, "offset_ns", offset_ns)
+    monkeypatch.setattr(clocks, "offset_ns", offset_ns)
     head, port = ALONE.split("\t90e2ba.fffe.20c7f8-1")
     ports = "".join(
         f"\t90e2ba.fffe.20c7f8-1{port}".replace("LISTENING", state).replace("eth3", interface)
         for state, interface in (("FAULTY", "eth3"), ("MASTER", "eth4"))
     )
-    assert clock_keeper.ptp4l((head + ports).replace("SOFTWARE", "HARDWARE")).error_ns == 0
+    assert clocks.ptp4l((head + ports).replace("SOFTWARE", "HARDWARE")).error_ns == 0
     assert asked == ["eth4"]
 
 
@@ -180,11 +180,11 @@ def test_with_stamps_of_the_nic_the_systems_clock_is_compared_with_the_nics(monk
         asked.append(interface)
         return 37 * 10**9 + 210, 650
 
-    monkeypatch.setattr(clock_keeper, "offset_ns", offset_ns)
+    monkeypatch.setattr(clocks, "offset_ns", offset_ns)
     hardware = PMC.replace("SOFTWARE", "HARDWARE")
-    assert clock_keeper.ptp4l(hardware).error_ns == 142 + 9310 + 210 + 650
+    assert clocks.ptp4l(hardware).error_ns == 142 + 9310 + 210 + 650
     arbitrary = hardware.replace("ptpTimescale          1", "ptpTimescale          0")
-    assert clock_keeper.ptp4l(arbitrary).error_ns == 142 + 9310 + 37 * 10**9 + 210 + 650
+    assert clocks.ptp4l(arbitrary).error_ns == 142 + 9310 + 37 * 10**9 + 210 + 650
     assert asked == ["eth3", "eth3"]
 
 
@@ -204,9 +204,9 @@ def test_what_ptp4l_says_that_bounds_nothing_is_refused(old: str, new: str, word
     changed = PMC.replace(old, new)
     assert changed != PMC
     with pytest.raises(WireError, match=words):
-        clock_keeper.ptp4l(changed)
+        clocks.ptp4l(changed)
     with pytest.raises(WireError, match="does not answer pmc"):
-        clock_keeper.ptp4l("sending: GET CURRENT_DATA_SET\n")
+        clocks.ptp4l("sending: GET CURRENT_DATA_SET\n")
 
 
 def program(directory: Path, name: str, text: str) -> None:
@@ -218,16 +218,16 @@ def program(directory: Path, name: str, text: str) -> None:
 def test_the_program_itself_is_asked_and_its_refusal_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "SEARCH_PATH", f"{tmp_path}:/usr/bin:/bin")
     program(tmp_path, "pmc", f"cat <<'END'\n{PMC}END")
-    assert asyncio.run(clock_keeper.read("ptp4l")).error_ns == 9452
+    assert asyncio.run(clocks.read("ptp4l")).error_ns == 9452
     with pytest.raises(WireError, match="chronyc is not installed on this node"):
-        asyncio.run(clock_keeper.read("chrony"))
+        asyncio.run(clocks.read("chrony"))
     program(tmp_path, "chronyc", "echo 506 Cannot talk to daemon; exit 1")
     with pytest.raises(WireError, match="chronyc: 506 Cannot talk to daemon"):
-        asyncio.run(clock_keeper.read("chrony"))
-    monkeypatch.setattr(clock_keeper, "TIMEOUT_S", 0.2)
+        asyncio.run(clocks.read("chrony"))
+    monkeypatch.setattr(clocks, "TIMEOUT_S", 0.2)
     program(tmp_path, "chronyc", "exec sleep 60")
     with pytest.raises(WireError, match=r"chronyc did not answer within 0\.2 s"):
-        asyncio.run(clock_keeper.read("chrony"))
+        asyncio.run(clocks.read("chrony"))
 
 
 def test_a_clock_read_between_two_of_another_is_wrong_by_half_of_what_that_took() -> None:
@@ -243,4 +243,4 @@ def test_a_port_without_a_clock_of_its_own_is_told() -> None:
     finally:
         tool.close()
     with pytest.raises(WireError, match="lo: this port's NIC has no clock of its own"):
-        nic_clock.offset_ns("lo")
+        clocks.offset_ns("lo")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.agent.processes.armed_child import ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.children import ArmedChild, ChildSide, sleep_until
 from labconsole.wire.codec import WireError
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from labconsole.agent.lease import lock, takeover
+from labconsole.agent import lease as lock
+from labconsole.agent import lease_takeover
 from labconsole.wire.codec import WireError
 
 HOLD = """
@@ -52,7 +53,7 @@ def test_a_locked_lease_names_the_process_and_its_user_whatever_its_file_says(tm
             lock.build_lease_held_error(holder).message
             == f"process {pid} ({Path(sys.executable).name[:15]}) of user {os.getuid()} has this node"
         )
-        assert (takeover.lock_owner(str(lease)) == pid) is (kind == "exclusive")
+        assert (lease_takeover.lock_owner(str(lease)) == pid) is (kind == "exclusive")
 
 
 LEAVE = """
@@ -81,14 +82,14 @@ def test_a_lock_that_was_left_to_a_child_names_and_ends_no_process_that_has_its_
         told = lock.find_holder(str(lease))
         assert seen == (gone, True), "as the kernel reports it"
         assert told == {"owner": f"a process that was started by process {gone}, which has ended,"}
-        assert takeover.lock_owner(str(lease)) is None
+        assert lease_takeover.lock_owner(str(lease)) is None
         # Another process has the number by now, and even this file open.
         with lease.open() as opened:
             monkeypatch.setattr(lock, "lock_holder", lambda status: lock.LockHolder(os.getpid(), True))
-            monkeypatch.setattr(takeover, "lock_holder", lock.lock_holder)
+            monkeypatch.setattr(lease_takeover, "lock_holder", lock.lock_holder)
             holder = lock._read_holder(opened.fileno())
             assert str(holder["owner"]).startswith("a process that was started by")
-            assert takeover.lock_owner(str(lease)) is None
+            assert lease_takeover.lock_owner(str(lease)) is None
         process.stdin.close()
 
 
@@ -152,7 +153,9 @@ def listener(path: Path) -> socket.socket:
 
 
 def ask(path: Path, owner: int | None = None) -> bool:
-    return asyncio.run(takeover._ask(str(path), os.getuid() if owner is None else owner, b"{}", {"owner": "eve@e"}))
+    return asyncio.run(
+        lease_takeover._ask(str(path), os.getuid() if owner is None else owner, b"{}", {"owner": "eve@e"})
+    )
 
 
 def test_a_holder_that_answers_with_words_is_no_agent_and_is_not_read_further(tmp_path: Path):
@@ -175,13 +178,13 @@ def test_a_holder_that_answers_with_words_is_no_agent_and_is_not_read_further(tm
                     caller.close()
 
             saying = asyncio.create_task(say())
-            answered = await takeover._ask(str(tmp_path / "ask"), os.getuid(), b"{}", {})
+            answered = await lease_takeover._ask(str(tmp_path / "ask"), os.getuid(), b"{}", {})
             await saying
             return answered
 
         began = time.monotonic()
         assert asyncio.run(both()) is False
-        assert time.monotonic() - began < takeover.ASK_S / 2
+        assert time.monotonic() - began < lease_takeover.ASK_S / 2
         assert sent[-1] == 0 and sum(sent) <= 1 << 20, "the rest was never read"
 
 
@@ -211,7 +214,7 @@ def test_a_listener_of_another_user_behind_the_right_name_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The path may become another socket after it was looked at: the kernel says who listens."""
-    monkeypatch.setattr(takeover, "_peer", lambda connected: os.getuid() + 1)
+    monkeypatch.setattr(lease_takeover, "_peer", lambda connected: os.getuid() + 1)
     with listener(tmp_path / "ask") as door:
         with pytest.raises(WireError, match=f"served by user {os.getuid() + 1}"):
             ask(tmp_path / "ask")
@@ -235,7 +238,7 @@ def test_the_end_of_the_socket_is_the_answer(tmp_path: Path):
             writer.close()
 
         async with await asyncio.start_unix_server(hear, tmp_path / "ask"):
-            return await takeover._ask(str(tmp_path / "ask"), os.getuid(), b"{}", {})
+            return await lease_takeover._ask(str(tmp_path / "ask"), os.getuid(), b"{}", {})
 
     assert asyncio.run(asked()) is True and heard == [b"{}"]
 
@@ -251,7 +254,7 @@ def test_the_holder_s_socket_hears_its_own_user_and_root_alone(tmp_path: Path, m
     heard: list[dict[str, Any]] = []
 
     async def knock(user: int) -> bool:
-        monkeypatch.setattr(takeover, "_peer", lambda connected: user)
+        monkeypatch.setattr(lease_takeover, "_peer", lambda connected: user)
         reader, writer = await asyncio.open_unix_connection(tmp_path / "lease.ask")
         writer.write(json.dumps({"owner": f"user {user}", "purpose": "a look"}).encode())
         try:
@@ -264,7 +267,7 @@ def test_the_holder_s_socket_hears_its_own_user_and_root_alone(tmp_path: Path, m
             writer.close()
 
     async def all_of_them() -> list[bool]:
-        door = takeover.Door(str(tmp_path / "lease"), heard.append)
+        door = lease_takeover.Door(str(tmp_path / "lease"), heard.append)
         try:
             return [await knock(user) for user in (os.geteuid() + 1, os.geteuid(), 0)]
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labconsole.agent.reading import marks
-from labconsole.agent.reading.frame_listener import PACKET_OUTGOING
+from labconsole.agent.reading.port_listeners import PACKET_OUTGOING
 from labconsole.wire.marks import SeenMarks, TimeMark
 from labconsole.wire.session import Clocks
 

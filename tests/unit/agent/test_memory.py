@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from labconsole.agent.processes import linux
-from labconsole.agent.reading import memory
+from labconsole.agent.reading import process_usage
 from labconsole.wire.codec import WireError
 
 MIB = 2**20
@@ -56,7 +56,7 @@ def running(*argv: str) -> Iterator[int]:
 
 
 def held_mib(pid: int) -> float | None:
-    (found,) = memory.read([pid])
+    (found,) = process_usage.read_memory([pid])
     assert found["pid"] == pid
     return None if found["pss_bytes"] is None else found["pss_bytes"] / MIB
 
@@ -93,11 +93,11 @@ def test_where_the_kernel_does_not_compare_it_is_not_known_what_such_processes_h
 
 
 def test_a_process_that_is_not_there_holds_nothing_that_is_known() -> None:
-    (found,) = memory.read([2**22 + 1])
+    (found,) = process_usage.read_memory([2**22 + 1])
     assert (found["pss_bytes"], found["group_bytes"]) == (None, None)
     assert "shows its control group" in found["group_reason"]
     with pytest.raises(WireError, match="at least one"):
-        memory.read([])
+        process_usage.read_memory([])
 
 
 ID, POD = "0c" * 32, "5a" * 32
@@ -196,14 +196,14 @@ GROUPS = {
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_guests_own_whole_group_is_recognised_by_who_makes_it(name: str) -> None:
     path, own = GROUPS[name]
-    assert memory._own(path) == own
+    assert process_usage._own(path) == own
 
 
 def test_a_container_that_the_agent_is_in_is_the_node_and_no_guest() -> None:
     around = ["/lxc.payload.lab/user.slice/session-1.scope", "/init.scope"]
-    assert memory._own("/lxc.payload.lab/labconsole-1a2b/g1/x", around) == "lxc.payload.lab/labconsole-1a2b/g1"
-    assert memory._own("/lxc.payload.lab/user.slice", around) is None
-    assert memory._own("/lxc.payload.labs/user.slice", around) == "lxc.payload.labs"
+    assert process_usage._own("/lxc.payload.lab/labconsole-1a2b/g1/x", around) == "lxc.payload.lab/labconsole-1a2b/g1"
+    assert process_usage._own("/lxc.payload.lab/user.slice", around) is None
+    assert process_usage._own("/lxc.payload.labs/user.slice", around) == "lxc.payload.labs"
 
 
 FIRST = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
@@ -236,20 +236,20 @@ def test_what_a_group_holds_is_read_where_its_hierarchy_is_mounted_or_the_reason
 ) -> None:
     own = f"0::/\n7:memory:/docker/{ID}" if IN_DOCKER in mounted else "0::/"
     texts = {"/proc/self/mountinfo": "\n".join(mounted), "/proc/1/cgroup": line, f"/proc/{os.getpid()}/cgroup": own}
-    monkeypatch.setattr(memory, "read_text", lambda path, most=0: {**texts, file: "4096"}.get(path))
+    monkeypatch.setattr(process_usage, "read_text", lambda path, most=0: {**texts, file: "4096"}.get(path))
     monkeypatch.setattr(os.path, "exists", lambda path: path == file)
-    held, reason = memory._group_bytes([1])
+    held, reason = process_usage._group_bytes([1])
     assert (held, reason) == (4096, None) if file.startswith("/") else (held is None and file in (reason or ""))
 
 
 def test_processes_in_groups_of_several_guests_are_no_one_guests(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"/proc/self/mountinfo": SECOND, "/proc/1/cgroup": "0::/lxc/g1", "/proc/2/cgroup": "0::/lxc/g2"}
-    monkeypatch.setattr(memory, "read_text", lambda path, most=0: texts.get(path, "4096"))
+    monkeypatch.setattr(process_usage, "read_text", lambda path, most=0: texts.get(path, "4096"))
     monkeypatch.setattr(os.path, "exists", lambda path: True)
-    assert memory._group_bytes([1]) == (4096, None)
-    assert memory._group_bytes([1, 2]) == (
+    assert process_usage._group_bytes([1]) == (4096, None)
+    assert process_usage._group_bytes([1, 2]) == (
         None,
         "its processes are in several guests' control groups: /lxc/g1, /lxc/g2",
     )
     texts["/proc/2/cgroup"] = "0::/lxc.monitor.g1"
-    assert memory._group_bytes([1, 2]) == (4096, None)
+    assert process_usage._group_bytes([1, 2]) == (4096, None)

@@ -10,8 +10,8 @@ import pytest
 
 from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.operations import timing
-from labconsole.agent.reading.frame_listener import MAGIC_BYTES
-from labconsole.agent.reading.packet_count import PacketCounter
+from labconsole.agent.reading.packet_times import PacketCounter
+from labconsole.agent.reading.port_listeners import MAGIC_BYTES
 from labconsole.wire.packet_times import StartPacketCount, StopPacketCount, StreamToTime, TimedPort
 from support.requirements import missing
 

@@ -16,10 +16,9 @@ from pathlib import Path
 import pyroute2
 import pytest
 
-from labconsole.agent import capture, undo
+from labconsole.agent import capture, lease, undo
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.lease import lock
-from labconsole.agent.operations.handlers import find_operations
+from labconsole.agent.operations import find_operations
 from labconsole.agent.operations.network import NetworkChanges
 from labconsole.agent.parts import OPERATIONS, Parts
 from labconsole.agent.processes.namespaces import Namespaces
@@ -174,15 +173,15 @@ def test_only_real_logins_are_read_from_utmp() -> None:
 def test_who_holds_a_node_is_one_sentence() -> None:
     holder = {"owner": "anna@a", "purpose": "plan dedicated", "since_wall_ns": 1_700_000_000_000_000_000}
     assert (
-        lock.build_lease_held_error(holder).message
+        lease.build_lease_held_error(holder).message
         == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
     )
     until = {**holder, "until_wall_ns": 1_700_000_600_000_000_000}
     sentence = (
         "anna@a has this node since 2023-11-14 22:13:20 UTC, until about 2023-11-14 22:23:20 UTC, for plan dedicated"
     )
-    assert lock.build_lease_held_error(until).message == sentence
-    assert lock.build_lease_held_error({}).message == "another session has this node"
+    assert lease.build_lease_held_error(until).message == sentence
+    assert lease.build_lease_held_error({}).message == "another session has this node"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_of_a_lease_that_anybody_wrote_only_what_fits_is_believed(tmp_path: Path
     path = tmp_path / "lease"
     path.write_bytes(text)
     with path.open("rb") as file:
-        assert lock._read(file.fileno()) == {}
+        assert lease._read(file.fileno()) == {}
 
 
 def test_promises_are_kept_in_reverse_and_by_owner() -> None:
@@ -287,7 +286,6 @@ def test_the_agent_says_hello_without_its_loop_and_waits_for_requests_without_it
     served = {name for name in _imported("import labconsole.agent.server") if name.startswith("labconsole.")}
     assert served - before == {
         "labconsole.agent.operations",
-        "labconsole.agent.operations.handlers",
         "labconsole.agent.parts",
         "labconsole.agent.pipes",
         "labconsole.agent.server",
@@ -401,8 +399,8 @@ def test_all_that_undoing_imports_by_itself_is_imported_before(kind: str) -> Non
     wanted = {
         "path": "shutil",
         "pktgen": "labconsole.agent.sending.pktgen_files",
-        "port_features": "labconsole.network.port_features",
+        "port_features": "labconsole.network.nic_features",
         undo.STARTED_GUEST: "labconsole.agent.processes.children",
-        "bridge": "labconsole.network.bridge",
+        "bridge": "labconsole.network.links",
     }
     assert wanted[kind] in _imported(f"sys.path.append({SITE!r})\n{code}")

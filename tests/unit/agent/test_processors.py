@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from labconsole.agent.reading import processors
-from labconsole.agent.reading.processors import Processors, derive_use, parse_ticks
+from labconsole.agent.reading import counters
+from labconsole.agent.reading.counters import Processors, derive_use, parse_ticks
 from labconsole.wire.codec import WireError
 from labconsole.wire.processors import ProcessorsSampled
 from support.agent_events import PROCESSORS
@@ -46,7 +46,7 @@ def test_what_no_kernel_writes_is_unknown(stat: bytes) -> None:
 
 def test_the_first_reading_tells_nothing_and_the_next_what_the_console_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = iter([FIRST, LAST, b""])
-    monkeypatch.setattr(processors, "read_bytes", lambda path, most: next(texts))
+    monkeypatch.setattr(counters, "read_bytes", lambda path, most: next(texts))
     reading = Processors()
     assert reading.due(0)
     assert reading.event() is None

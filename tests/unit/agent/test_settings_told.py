@@ -13,7 +13,7 @@ from labconsole.agent import netlink
 from labconsole.agent.reading import settings
 from labconsole.agent.reading.ethtool import Ethtool
 from labconsole.agent.reading.settings import MAX_WORDS, _offloads, boot_options, parse_disciplines
-from labconsole.network import port_features
+from labconsole.network import nic_features
 
 ROOT = 0xFFFFFFFF
 
@@ -128,7 +128,7 @@ def test_of_the_kernels_options_only_those_that_decide_how_it_forwards_are_told(
 
 def test_features_by_name_are_what_the_older_questions_say():
     with closing(Ethtool()) as tool:
-        named, asked = port_features.read("lo"), _offloads(tool, "lo")
+        named, asked = nic_features.read_features("lo"), _offloads(tool, "lo")
         assert (named["rx-gro"], named["tx-tcp-segmentation"]) == (asked["gro"], asked["tso"])
         assert asked["rx_hash"] is named["rx-hashing"]
-        assert port_features.read("nobody0") == {}
+        assert nic_features.read_features("nobody0") == {}

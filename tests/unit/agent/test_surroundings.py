@@ -12,17 +12,18 @@ from contextlib import closing
 import pytest
 
 from labconsole.agent import netlink
-from labconsole.agent.reading import drops, filters, host_activity
+from labconsole.agent.reading import drops, host_activity
 from labconsole.agent.reading.ethtool import NAME_BYTES
-from labconsole.agent.reading.guests import find_guest_name, matching
 from labconsole.agent.reading.host_activity import (
     HostActivity,
     ProcessOwnership,
     Snapshot,
     derive_ticks_used,
+    find_guest_name,
+    matching,
     parse_cpu,
 )
-from labconsole.agent.reading.process_table import Process, parse_stat, processes
+from labconsole.agent.reading.proc_files import Process, parse_stat, processes
 from labconsole.wire.codec import WireError
 
 
@@ -352,7 +353,7 @@ def rules(*expressions: tuple[int, bytes]) -> list[tuple[int, bytes]]:
     ],
 )
 def test_only_a_rule_that_counts_and_then_drops_tells_of_drops(expressions, packets):
-    found = filters.parse_rules(rules(*expressions), CHAINS, OBJECTS)
+    found = drops.parse_rules(rules(*expressions), CHAINS, OBJECTS)
     assert [each["packets"] for each in found] == ([] if packets is None else [packets])
     for each in found:
         assert (each["family"], each["interface"], each["hook"]) == ("netdev", "eth1", "ingress")
@@ -361,4 +362,4 @@ def test_only_a_rule_that_counts_and_then_drops_tells_of_drops(expressions, pack
 def test_damaged_rules_are_none():
     (_, data), *_ = rules(COUNTING, DROPPING)
     for size in range(len(data)):
-        assert filters.parse_rules([(5, data[:size])], CHAINS, OBJECTS) == []
+        assert drops.parse_rules([(5, data[:size])], CHAINS, OBJECTS) == []

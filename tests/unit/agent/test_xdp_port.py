@@ -18,7 +18,7 @@ from labconsole.agent.operations.timing import Timing
 from labconsole.agent.reading import packet_times, xdp_port
 from labconsole.agent.reading.xdp_port import XdpPort
 from labconsole.agent.undo import no_namespace, run
-from labconsole.network import port_features
+from labconsole.network import nic_features
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import NATIVE_XDP, StartPacketTimes, StopPacketTimes, TimedPackets, TimedPort
 
@@ -56,7 +56,7 @@ class Machine:
         self.noted: dict[int, dict[str, Any]] = {}
         self.seen: list[str] = []
         monkeypatch.setattr(
-            port_features, "query_driver", lambda tool, interface, command: self.asked(interface, command)
+            nic_features, "query_driver", lambda tool, interface, command: self.asked(interface, command)
         )
         monkeypatch.setattr(xdp_port, "_links", self.look)
         monkeypatch.setattr(xdp_port, "LINK_POLL_S", 0.01)
@@ -85,19 +85,19 @@ class Machine:
             raise OSError(errno.ENODEV, "no")
         on = self.on.setdefault(interface, set())
         (number,) = struct.unpack_from("=I", command)
-        if number == port_features.GET_COUNTS:
+        if number == nic_features.GET_COUNTS:
             assert struct.unpack_from("=Q", command, 8)[0] == 1 << 4
             return command[:16] + struct.pack("=I", len(NAMES))
-        if number == port_features.GET_STRINGS:
+        if number == nic_features.GET_STRINGS:
             assert len(command) == 12 + 32 * len(NAMES)
             return command[:12] + b"".join(name.encode().ljust(32, b"\0") for name in NAMES)
-        if number == port_features.GET_FEATURES:
+        if number == nic_features.GET_FEATURES:
             blocks = [
                 sum(1 << place for place in range(32) if place + at < len(NAMES) and NAMES[at + place] in on)
                 for at in (0, 32)
             ]
             return command[:8] + b"".join(struct.pack("=4I", 0xFFFFFFFF, word, word, 0) for word in blocks)
-        assert number == port_features.SET_FEATURES and len(command) == 8 + 16
+        assert number == nic_features.SET_FEATURES and len(command) == 8 + 16
         if interface in self.busy:
             raise OSError(errno.EBUSY, "no")
         for block, (valid, wanted) in enumerate(struct.iter_unpack("=II", command[8:])):
@@ -175,9 +175,9 @@ def test_a_port_that_refuses_keeps_no_other_from_being_put_back(
     port = machine.port("bond0")
     port.attach(7)
     (entry,) = machine.noted.values()
-    read = port_features.read
+    read = nic_features.read_features
 
-    def unreadable(interface: str) -> port_features.Features:
+    def unreadable(interface: str) -> nic_features.Features:
         if interface == "eth2":
             raise OSError(errno.EIO, "no")
         return read(interface)
@@ -185,7 +185,7 @@ def test_a_port_that_refuses_keeps_no_other_from_being_put_back(
     if fails == "set":
         machine.busy = {"eth2"}
     else:
-        monkeypatch.setattr(port_features, "read", unreadable)
+        monkeypatch.setattr(nic_features, "read_features", unreadable)
     port.put_back()
     assert (machine.on["eth2"], machine.on["eth3"]) == (set(), {"rx-lro"})
     assert port.told().left_features == ["eth2 rx-lro off"] and len(machine.noted) == 1, "the keeper tries it again"
@@ -330,7 +330,7 @@ def test_where_the_port_cannot_be_read_any_more_the_program_is_let_go_and_the_pr
     def fails(before: Any) -> Any:
         raise OSError(errno.EIO, "no")
 
-    monkeypatch.setattr(port_features, "differing", fails)
+    monkeypatch.setattr(nic_features, "differing", fails)
     with pytest.raises(OSError):
         machine.port("eth1").attach(7)
     assert closed == [99] and list(machine.noted) == [1]

@@ -16,12 +16,20 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from labconsole.api import metrics_server
-from labconsole.api.metrics import PLAN_METRICS, POINT_METRICS, PlanMetrics, StoreMetrics
-from labconsole.api.metrics_server import MAX_CONNECTIONS, exposition, loopback, served
+from labconsole.api import metrics
+from labconsole.api.metrics import (
+    MAX_CONNECTIONS,
+    PLAN_METRICS,
+    POINT_METRICS,
+    PlanMetrics,
+    StoreMetrics,
+    exposition,
+    loopback,
+    served,
+)
 from labconsole.errors import ConfigError
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of
 
@@ -160,7 +168,7 @@ def test_connections_are_bounded_and_end(monkeypatch: pytest.MonkeyPatch, capfd)
         # Long before any of the others is closed for its age.
         assert [each.recv(1) for each in idle[MAX_CONNECTIONS:]] == [b""] * (40 - MAX_CONNECTIONS)
         assert threading.active_count() <= threads + 1 + MAX_CONNECTIONS
-        monkeypatch.setattr(metrics_server, "REQUEST_LIMIT_S", 0.5)
+        monkeypatch.setattr(metrics, "REQUEST_LIMIT_S", 0.5)
         assert status_ends(idle[:MAX_CONNECTIONS])
         assert status(port, "Host: localhost") == 200
     assert capfd.readouterr().err == ""

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from labconsole.api.session import run_in_own_loop
+from labconsole.api.measuring import run_in_own_loop
 
 
 async def answer() -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import labconsole
-from labconsole.api.data_frames import MORE
+from labconsole.api.stored import MORE
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError, StoreError
 from labconsole.store.exporting import COLUMNS

@@ -24,7 +24,7 @@ from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.experiments.units import report_units
 from labconsole.model.inventory import load_inventory
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.text.axis import Undrawable
 from support.bundle_samples import HOSTS, fill, make_lab, members, pack, repack

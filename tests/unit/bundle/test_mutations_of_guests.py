@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.bundle.examination import Examination
 from labconsole.errors import StoreError
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.store.experiments import parse_experiment
 from support.consistent_guests import consistent_guests
 from support.numbers_within import numbers

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.bundle.tables import wrong_tables
+from labconsole.bundle.verify import wrong_tables
 from labconsole.cli.main import main
 from labconsole.model.record.summary import RunSummary
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import evaluation, measured
 

@@ -21,17 +21,17 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.bundle.differences import MAX_DIFFERENCES, Differences
-from labconsole.bundle.origins import _count_hashes
-from labconsole.bundle.tables import read_rows
+from labconsole.bundle.archive import MAX_DIFFERENCES, Differences
+from labconsole.bundle.reproduction import _count_hashes
+from labconsole.bundle.verify import read_rows
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.experiments.flow.rates import bin_rates
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.yaml_file import MAX_FILE_BYTES
+from labconsole.store.records import MAX_VALUES, parse_json
 from labconsole.store.series import MAX_SERIES_VALUES, check_series
-from labconsole.store.untrusted_json import MAX_VALUES, parse_json
 from labconsole.wire.codec import count_parts
 from support.boot_records import boot_data, boot_record
 from support.bundle_samples import make_lab, members, pack, repack
@@ -104,13 +104,13 @@ CHANGED: dict[str, tuple[str, bytes, str]] = {
     "runs table": ("report/runs.csv", b'"\n",' * (UNPACKED // 4), "report: its tables cannot be read"),
 }
 LOWERED = """
-import labconsole.bundle.archive, labconsole.bundle.reproduction, labconsole.bundle.tables, labconsole.bundle.pack
-import labconsole.store.exchange.lines, labconsole.store.series, labconsole.store.untrusted_json
-labconsole.store.exchange.lines.MAX_RECORD_BYTES = 2 << 20
-labconsole.store.untrusted_json.MAX_VALUES = 1 << 16
+import labconsole.bundle.archive, labconsole.bundle.reproduction, labconsole.bundle.verify, labconsole.bundle.pack
+import labconsole.store.importing, labconsole.store.series, labconsole.store.records
+labconsole.store.importing.MAX_RECORD_BYTES = 2 << 20
+labconsole.store.records.MAX_VALUES = 1 << 16
 labconsole.store.series.MAX_SERIES_VALUES = 1 << 16
-labconsole.bundle.tables.MAX_CELLS = 1 << 16
-labconsole.bundle.tables.MAX_ROW_CHARACTERS = 1 << 18
+labconsole.bundle.verify.MAX_CELLS = 1 << 16
+labconsole.bundle.verify.MAX_ROW_CHARACTERS = 1 << 18
 labconsole.bundle.pack.report_formats = lambda: ("csv", "md", "tex")
 """
 CHILD = """
@@ -415,10 +415,10 @@ def test_plans_on_the_occasions_of_all_runs_are_bounded(
         run["plan"]["name"] = f"small@night-{number}"
     lines = "".join(json.dumps(run) + "\n" for run in runs).encode()
     path = repack(tmp_path / "b.tar.gz", {**honest, "runs.jsonl": lines}, honest=True)
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_HASHES", 2)
+    monkeypatch.setattr("labconsole.bundle.reproduction.MAX_PLAN_HASHES", 2)
     assert main(["verify", str(path)]) == 2
     assert "on all occasions that its records name, are more than 2" in capsys.readouterr().err
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_HASHES", 1000)
+    monkeypatch.setattr("labconsole.bundle.reproduction.MAX_PLAN_HASHES", 1000)
     assert main(["verify", str(path)]) == 1
     assert "internal error" not in capsys.readouterr().err
 
@@ -477,10 +477,10 @@ def test_the_plan_files_of_a_bundle_are_bounded_together(
 ) -> None:
     path = repack(tmp_path / "b.tar.gz", honest, honest=True)
     size = sum(len(content) for name, content in honest.items() if name.startswith("plans/"))
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_BYTES", size)
+    monkeypatch.setattr("labconsole.bundle.reproduction.MAX_PLAN_BYTES", size)
     monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
     assert main(["verify", str(path)]) == 0
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_BYTES", size - 1)
+    monkeypatch.setattr("labconsole.bundle.reproduction.MAX_PLAN_BYTES", size - 1)
     assert main(["verify", str(path)]) == 2
     assert f"manifest.json: its plans have {size} bytes together; allowed: {size - 1}" in capsys.readouterr().err
 
@@ -590,7 +590,7 @@ def test_a_report_compares_a_bounded_number_of_platforms(
 
 
 def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labconsole.store.untrusted_json.MAX_VALUES", 100)
+    monkeypatch.setattr("labconsole.store.records.MAX_VALUES", 100)
     assert parse_json("[" + "1," * 98 + "1]", "x") == [1] * 99
     for text in ("[" + "1," * 200 + "1]", b'{"a":' * 60 + b"1" + b"}" * 60, "[" + "[]," * 60 + "[]]"):
         with pytest.raises(StoreError, match=r"x: holds \d+ values; allowed: 100"):

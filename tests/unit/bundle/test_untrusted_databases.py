@@ -20,7 +20,7 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kind import ExperimentColumns
 from labconsole.model.record.search import SEARCH
 from labconsole.store.open import open_store
-from labconsole.store.sql import sqlite, statement_work
+from labconsole.store.sql import sqlite
 from labconsole.store.sql.schema import fill_missing_columns, runs
 from support.bundle_samples import make_lab
 from support.foreign_databases import altered, endless_schema, repeated
@@ -87,7 +87,7 @@ def test_a_list_of_tables_that_does_not_end_is_read_no_further_than_a_file_of_it
     """Here of 64 000 rows, all of them an index that is there; with some pages more there would be no end to them."""
     other = endless_schema(tmp_path / "other.sqlite", store, levels=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statement_work, "FREE_STEPS", 200_000)
+        patch.setattr(sqlite, "FREE_STEPS", 200_000)
         for command in (
             ["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")],
             ["runs", "list", "--store", str(other)],
@@ -282,9 +282,9 @@ def test_a_record_whose_id_is_no_text_is_not_found(
 
 def lower_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(sqlite, "COUNTED_STEPS", 10)
-    monkeypatch.setattr(statement_work, "COUNTED_STEPS", 10)
-    monkeypatch.setattr(statement_work, "FREE_STEPS", steps)
-    monkeypatch.setattr(statement_work, "STEPS_PER_BYTE", 0)
+    monkeypatch.setattr(sqlite, "COUNTED_STEPS", 10)
+    monkeypatch.setattr(sqlite, "FREE_STEPS", steps)
+    monkeypatch.setattr(sqlite, "STEPS_PER_BYTE", 0)
 
 
 ENDLESS = "the database is damaged (it gives more rows than a file of its length can hold)"

@@ -122,7 +122,7 @@ def test_the_first_picture_of_the_console_waits_for_neither_database_nor_ssh(tmp
         "import labconsole.tui.app, labconsole.tui.screens.bench.screen\n"
         "from labconsole.api.testbed import open_session\n"
         "from labconsole.model.inventory import load_inventory\n"
-        "from labconsole.store.lazy_store import LazyStore\n"
+        "from labconsole.store.open import LazyStore\n"
         f"open_session(load_inventory(Path({str(ROOT / 'hosts.yaml')!r})), LazyStore({str(tmp_path / 'runs.sqlite')!r}))\n"
         "heavy = {'asyncssh', 'numpy', 'pandas', 'plotext', 'pyroute2', 'sqlalchemy', 'sqlite3'}\n"
         "print(sorted(heavy & set(sys.modules)))"

@@ -14,7 +14,7 @@ from labconsole.cli.main import main
 from labconsole.experiments.kinds import kinds
 from labconsole.measure.statistics.effects import fall_p
 from labconsole.report.compared_effect import SideSetUps, derive_unpaired_effect
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured
 

@@ -18,10 +18,9 @@ from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Verdict
 from labconsole.report.changes import Side, find_changes
-from labconsole.report.compared_effect import SideSetUps, derive_unpaired_effect
+from labconsole.report.compared_effect import UNIFORM, SideSetUps, derive_unpaired_effect
 from labconsole.report.digest import Digest
-from labconsole.report.measured_points import UNIFORM
-from labconsole.report.quantity_gate import PlannedPointTrials, judge_quantities
+from labconsole.report.gate import PlannedPointTrials, judge_quantities
 from labconsole.report.sample import RunSample
 from labconsole.verdict.reasons import reason
 from support.boot_records import started

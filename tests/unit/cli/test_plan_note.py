@@ -12,7 +12,7 @@ from labconsole.cli.main import main
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import PlanRef
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured
 from support.store_samples import sample_record

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from labconsole.cli.commands.replay import execution
-from labconsole.cli.commands.replay.searches import narrate_search, narrate_search_outcome
 from labconsole.cli.main import main
+from labconsole.cli.steps import narrate_search, narrate_search_outcome
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labconsole.cli.guest_trials import narrate_trial
 from labconsole.cli.main import main
+from labconsole.cli.steps import narrate_trial
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.annotations import RunNote
 from labconsole.model.record.run import Failure, LedgerHop, PlanRef, Reason, RunRecord, Verdict
 from labconsole.text.cells import safe
 from labconsole.text.sanitize import sanitize

@@ -17,15 +17,14 @@ from typing import Any
 
 import pytest
 
-from labconsole.api.metrics import StoreMetrics
-from labconsole.api.metrics_server import exposition
+from labconsole.api.metrics import StoreMetrics, exposition
 from labconsole.api.stored import open_store as open_for_reading
 from labconsole.cli.commands.calibrate import _progress
-from labconsole.cli.commands.replay.notification import notify
+from labconsole.cli.commands.replay.execution import notify
 from labconsole.cli.main import main
 from labconsole.cli.output import print_lines
 from labconsole.cli.text.replay import ReplayScreen
-from labconsole.engine.calibration.calibration import CalibrationProgress
+from labconsole.engine.calibration import CalibrationProgress
 from labconsole.engine.execution.hooks import Hooks
 from labconsole.engine.execution.progress import Progress
 from labconsole.errors import ConfigError, LabError
@@ -33,7 +32,7 @@ from labconsole.model.plan.execution_options import HookCommand
 from labconsole.model.plan.writer import plan_from_requests
 from labconsole.report.files import FORMATS
 from labconsole.store import exporters
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record
 from labconsole.text.sanitize import sanitized_output

@@ -12,9 +12,8 @@ import pytest
 from labconsole.cli.text.runs import run_lines
 from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink, RunSink, StoredMaximum
-from labconsole.engine.trial import guest_load
-from labconsole.engine.trial.background import BackgroundLoad
-from labconsole.engine.trial.guest_load import ImplausibleAnswer
+from labconsole.engine.trial import background
+from labconsole.engine.trial.background import BackgroundLoad, ImplausibleAnswer
 from labconsole.engine.trial.second_guest import (
     SecondGuestSetup,
     check_background,
@@ -29,7 +28,7 @@ from labconsole.model.record.run import Background, RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.platforms.drivers.bypass import BypassDriver
 from labconsole.platforms.loading import build_driver
-from labconsole.store.maximum import highest
+from labconsole.store.reading import highest
 from support.asking import Asking
 from support.background_records import FOUND, REQUEST, forwarding_record
 from support.fake_session import make_inventory, make_record
@@ -50,7 +49,7 @@ def sample(*workers: tuple[int, float, int, int], cpu: str = "100 0 50 800 0 0 5
 
 
 def figures(kind: str, begin: str, end: str, pids: Sequence[int]) -> dict[str, Any]:
-    return guest_load.figures(kind, guest_load.parse_sample(begin, pids), guest_load.parse_sample(end, pids), 4096)
+    return background.figures(kind, background.parse_sample(begin, pids), background.parse_sample(end, pids), 4096)
 
 
 # -- what is reached --------------------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ def test_another_process_with_the_number_of_a_worker_is_not_that_worker() -> Non
 
 def test_a_dead_process_that_nobody_reaped_is_no_worker() -> None:
     text = sample((11, 100.0, 5, 5)).replace(") R ", ") Z ")
-    assert guest_load.parse_sample(text, [11]).workers == {}
+    assert background.parse_sample(text, [11]).workers == {}
 
 
 def test_memory_written_is_counted_in_pages() -> None:
@@ -99,13 +98,13 @@ def test_what_is_not_known_is_none_and_never_a_number() -> None:
     assert (found["workers"], found["demand_ratio"], found["guest_cpu_s"]) == (1, None, None)
     back = figures("light", kept[1], kept[0], [11])
     assert (back["demand_ratio"], back["guest_cpu_s"]) == (None, None), "clocks and times that go back"
-    same = guest_load.parse_sample(kept[0], [11])
-    assert guest_load.steal_ratio(same, same) is None
+    same = background.parse_sample(kept[0], [11])
+    assert background.steal_ratio(same, same) is None
 
 
 def test_stolen_time_is_a_share_of_all_time() -> None:
-    first, last = (guest_load.parse_sample(sample(cpu=cpu), []) for cpu in ("0 0 0 0 0 0 0 0", "50 0 20 20 0 0 0 10"))
-    assert guest_load.steal_ratio(first, last) == pytest.approx(0.1)
+    first, last = (background.parse_sample(sample(cpu=cpu), []) for cpu in ("0 0 0 0 0 0 0 0", "50 0 20 20 0 0 0 10"))
+    assert background.steal_ratio(first, last) == pytest.approx(0.1)
 
 
 # -- what a guest says ------------------------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ def test_stolen_time_is_a_share_of_all_time() -> None:
 )
 def test_an_answer_that_is_none_is_refused_whole(answer: str) -> None:
     with pytest.raises(ImplausibleAnswer) as caught:
-        guest_load.parse_sample(answer, [11])
+        background.parse_sample(answer, [11])
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
 
@@ -147,12 +146,12 @@ def test_only_living_children_of_the_leader_are_workers() -> None:
             stat(15, name="a (b) c"),
         ]
     )
-    assert guest_load.parse_workers(answer, 10) == [11, 12, 15]
-    assert guest_load.parse_group_members(answer, 10) == [10, 11, 12, 14, 15], (
+    assert background.parse_workers(answer, 10) == [11, 12, 15]
+    assert background.parse_group_members(answer, 10) == [10, 11, 12, 14, 15], (
         "by their group, whoever their parent is now"
     )
     with pytest.raises(ImplausibleAnswer):
-        guest_load.parse_workers(answer + "\nls: /proc: I am a teapot", 10)
+        background.parse_workers(answer + "\nls: /proc: I am a teapot", 10)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,7 @@ def test_only_living_children_of_the_leader_are_workers() -> None:
 )
 def test_a_process_number_is_a_number(answer: str) -> None:
     with pytest.raises(ImplausibleAnswer):
-        guest_load.parse_started(answer)
+        background.parse_started(answer)
 
 
 # -- a load as it is started, looked at and ended ----------------------------------------------------------------------
@@ -181,7 +180,7 @@ class _Guest:
         self.lines.append(line)
         if self.deaf:
             raise AgentError("uut", "guest second did not answer within 30 s", code="guest_silent")
-        if line == guest_load.FACTS_LINE:
+        if line == background.FACTS_LINE:
             return f"memory {self.memory_mib * 1024}\npage 4"
         if "setsid stress" in line:
             self.alive = not self.lacks
@@ -189,7 +188,7 @@ class _Guest:
         if line.startswith("kill"):
             self.alive = False
             return stat(10, state="Z")
-        if line == guest_load.FIND_LINE:
+        if line == background.FIND_LINE:
             return "\n".join(stat(pid) for pid in self.pids)
         self.at_s += 2.0
         ran_ns = round(self.at_s * 1e9)
@@ -254,10 +253,10 @@ def test_an_idle_guest_runs_nothing_and_is_looked_at_from_outside() -> None:
     ("guest", "message"),
     [
         (
-            _Guest(lacks=guest_load.NO_STRESS),
+            _Guest(lacks=background.NO_STRESS),
             "second guest, second: does not have stress: install the package stress in it",
         ),
-        (_Guest(lacks=guest_load.NO_SETSID), "does not have setsid"),
+        (_Guest(lacks=background.NO_SETSID), "does not have setsid"),
         (_Guest(12, memory_mib=200), "has 200 MiB of memory to spare, and background heavy .* writes to 1024 MiB"),
         (
             _Guest(lacks="Segmentation fault"),

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labconsole.cli.text.calibration import envelope_lines
-from labconsole.engine.calibration.bypass import _proof
-from labconsole.engine.calibration.observer import ObserverRun, compare
+from labconsole.engine.calibration import _proof
+from labconsole.engine.observer_effect import ObserverRun, compare
 from labconsole.errors import MeasurementError, StoreError
-from labconsole.measure.bounds import LossTrial, loss_bounds, unverified
 from labconsole.measure.counts import CounterSample
 from labconsole.measure.groups import SIDES
+from labconsole.measure.maximum import LossTrial, loss_bounds, unverified
 from labconsole.model.design_point import FrameSize
 from labconsole.model.record.envelope import (
     parse_envelope,

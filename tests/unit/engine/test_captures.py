@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from labconsole.contracts.driver import Prepared
-from labconsole.engine.trial.captures import TrialCaptures
 from labconsole.engine.trial.setup import Flow, TrialSettings
+from labconsole.engine.trial.traffic import TrialCaptures
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import AgentError, NodeError
-from labconsole.network.nic_stamps import NicStamps
+from labconsole.network.nic_features import NicStamps
 from labconsole.verdict.observations import StreamObservations, TrialObservations
 from labconsole.wire.capture import CaptureDied
 from labconsole.wire.clocks import NicClock

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.engine.check import kernel
+from labconsole.engine.check import tools
 from labconsole.engine.check.context import CheckContext, Wave
 from labconsole.engine.check.result import CheckFinding, CheckStatus
 from labconsole.engine.check.runner import CHECKS, CheckRun, catalogue
@@ -53,8 +53,8 @@ def finding(
 @pytest.mark.parametrize(
     ("check", "node", "op", "setting"),
     [
-        (kernel.drop_reasons, "uut", "kernel_drops", "drop_reasons"),
-        (kernel.packet_times, "snk1", "packet_times", "packet_times"),
+        (tools.drop_reasons, "uut", "kernel_drops", "drop_reasons"),
+        (tools.packet_times, "snk1", "packet_times", "packet_times"),
     ],
 )
 def test_it_is_begun_and_ended_and_what_the_kernel_refuses_is_a_doubt_where_it_is_asked_for(
@@ -74,10 +74,10 @@ def test_it_is_begun_and_ended_and_what_the_kernel_refuses_is_a_doubt_where_it_i
 
 def test_what_an_xdp_program_would_change_is_told_and_a_refusal_names_the_way_without() -> None:
     changes = XdpChanges(features=["rx-gro-hw off"], left_features=[], link_changes=2)
-    found, _ = finding(kernel.packet_times, "snk1", [], changes, packet_times="xdp-native")
+    found, _ = finding(tools.packet_times, "snk1", [], changes, packet_times="xdp-native")
     assert found.status == "pass" and found.evidence.startswith("available (packet_times: xdp-native), 1.2 MB")
     assert found.evidence.endswith("; at eth1 it causes rx-gro-hw off, 2 changes of its link")
-    found, _ = finding(kernel.packet_times, "snk1", ["busy"], packet_times="xdp-generic")
+    found, _ = finding(tools.packet_times, "snk1", ["busy"], packet_times="xdp-generic")
     assert (found.status, found.evidence) == ("warn", "not available: it says no")
     assert found.hint == "set packet_times: on, which changes nothing"
 
@@ -87,11 +87,11 @@ CHANGES = XdpChanges(features=["rx-gro-hw off"], left_features=[], link_changes=
 
 def test_links_that_take_their_time_are_waited_for_and_an_end_that_was_not_heard_is_a_doubt() -> None:
     slow = {"packet_times.start": LINK_S, "packet_times.stop": LINK_S}
-    found, _ = finding(kernel.packet_times, "snk1", [], CHANGES, slow, packet_times="xdp-native")
+    found, _ = finding(tools.packet_times, "snk1", [], CHANGES, slow, packet_times="xdp-native")
     assert found.status == "pass" and found.evidence.endswith("causes rx-gro-hw off, 4 changes of its link")
     for wanted in ("xdp-native", "on"):
         found, asked = finding(
-            kernel.packet_times, "snk1", [], CHANGES, {"packet_times.stop": 60.0}, packet_times=wanted
+            tools.packet_times, "snk1", [], CHANGES, {"packet_times.stop": 60.0}, packet_times=wanted
         )
         assert found.status == "warn" and asked == ["packet_times.start", "packet_times.stop"]
         assert "it is not known whether it ended and what it changed: no answer to packet_times.stop" in found.evidence
@@ -106,7 +106,7 @@ def test_links_that_take_their_time_are_waited_for_and_an_end_that_was_not_heard
 )
 def test_what_is_not_as_before_is_a_doubt(changes: dict[str, Any], words: str) -> None:
     left = XdpChanges(**{**CHANGES.to_wire(), **changes})
-    found, _ = finding(kernel.packet_times, "snk1", [], left, packet_times="xdp-native")
+    found, _ = finding(tools.packet_times, "snk1", [], left, packet_times="xdp-native")
     assert found.status == "warn" and words in found.evidence and found.hint is not None
 
 
@@ -123,16 +123,16 @@ def test_a_link_at_the_other_end_that_is_down_afterwards_is_waited_for_and_told(
             down = node == "uut" and 2 < len(looks) < self.back_after
             return f"{node}/{interface} has no carrier" if down else None
 
-    monkeypatch.setattr(kernel, "PORTS_S", 0.1)
-    monkeypatch.setattr(kernel, "POLL_S", 0.01)
-    found, _ = finding(kernel.packet_times, "snk1", [], CHANGES, bench=Ports, packet_times="xdp-native")
+    monkeypatch.setattr(tools, "PORTS_S", 0.1)
+    monkeypatch.setattr(tools, "POLL_S", 0.01)
+    found, _ = finding(tools.packet_times, "snk1", [], CHANGES, bench=Ports, packet_times="xdp-native")
     assert found.status == "pass" and looks[:2] == [("uut", "eth5"), ("snk1", "eth1")] and len(looks) > 4
     Ports.back_after = 10**6
     looks.clear()
-    found, _ = finding(kernel.packet_times, "snk1", [], CHANGES, bench=Ports, packet_times="xdp-native")
+    found, _ = finding(tools.packet_times, "snk1", [], CHANGES, bench=Ports, packet_times="xdp-native")
     assert found.status is CheckStatus.WARN and found.evidence.endswith("; afterwards uut/eth5 has no carrier")
     looks.clear()
-    finding(kernel.packet_times, "snk1", [], bench=Ports, packet_times="on")
+    finding(tools.packet_times, "snk1", [], bench=Ports, packet_times="on")
     assert looks == []
 
 
@@ -164,6 +164,6 @@ def test_it_has_a_wave_of_its_own_between_those_that_look_and_those_that_send(mo
 
 
 def test_what_a_former_trial_left_is_ended_first() -> None:
-    found, asked = finding(kernel.packet_times, "snk1", ["exists"])
+    found, asked = finding(tools.packet_times, "snk1", ["exists"])
     assert found.status == "pass"
     assert asked == ["packet_times.start", "packet_times.stop", "packet_times.start", "packet_times.stop"]

@@ -11,11 +11,10 @@ import pytest
 
 from labconsole.engine.check import clocks
 from labconsole.engine.check.result import CheckFinding
-from labconsole.engine.trial.clock_statements import read_clock_statements
-from labconsole.engine.trial.saving import node_facts
+from labconsole.engine.trial.recorder import node_facts, read_clock_statements
 from labconsole.errors import AgentError
 from labconsole.model.inventory import Inventory, load_inventory
-from labconsole.model.record.clocks import ClockStatement
+from labconsole.model.record.extensions import ClockStatement
 from labconsole.wire.clocks import KeptClock, ReadClockKeeper
 from labconsole.wire.facts import NodeFacts
 from support.asking import partly

@@ -9,12 +9,19 @@ import pytest
 
 from labconsole.engine.discovery import probing
 from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult
-from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
+from labconsole.engine.discovery.hosts_file import HostsNode, hosts_text
 from labconsole.engine.discovery.machines import find_stated_roles, parse_machines
-from labconsole.engine.discovery.ports import Port, sort_ports
-from labconsole.engine.discovery.probing import TEST_NETWORK, Heard, ProbeResult, draw_target, probe, read_ports
-from labconsole.engine.discovery.proposal import propose
-from labconsole.engine.discovery.wiring import find_wiring
+from labconsole.engine.discovery.probing import (
+    TEST_NETWORK,
+    Heard,
+    Port,
+    ProbeResult,
+    draw_target,
+    probe,
+    read_ports,
+    sort_ports,
+)
+from labconsole.engine.discovery.wiring import find_wiring, propose
 from labconsole.errors import ConfigError, NodeError
 from labconsole.model.inventory import load_inventory
 from labconsole.wire import survey

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.engine.live.hops import follow, hops_now
-from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.verdict.stream_path import CountingPoint
+from labconsole.engine.live.telemetry import NodeLive, Telemetry, follow, hops_now
+from labconsole.verdict.observations import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from support.fake_session import link

@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.measure.alignment import EndCounts, StreamAlignment, interpolate_count
+from labconsole.measure.counts import EndCounts, StreamAlignment, interpolate_count
 from labconsole.wire.generator import GeneratorProgress, StreamProgress
 from support.background_records import REQUEST
 from support.fake_session import link, make_inventory

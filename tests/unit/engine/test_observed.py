@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.leases import Leases, newest_trial
+from labconsole.engine.leases import Leases, TrialAnnouncer, build_announcement, newest_trial
 from labconsole.engine.live.events import GuestTrialStarted, Phase, PhaseChanged, TrialStarted
 from labconsole.engine.live.observed_trial import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.trial_announcer import TrialAnnouncer, build_announcement
 from labconsole.errors import NodeLost
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.wire.codec import STAT_NAMES, WireError

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.engine.trial import packet_times
+from labconsole.engine.trial import kernel_probes
 from labconsole.engine.trial.forwarding_proof import ForwardingProof
-from labconsole.engine.trial.packet_times import PacketTimers
+from labconsole.engine.trial.kernel_probes import PacketTimers
 from labconsole.engine.trial.setup import Flow
 from labconsole.errors import Aborted, AgentError, NodeError, NodeSilent
 from labconsole.model.inventory import PacketTiming
@@ -126,7 +126,7 @@ def test_what_may_have_reset_links_has_the_platform_forward_once_more(
             raise NodeError("uut", "no test frame of stream s1 reached its sink")
         return ForwardingProof(duration_s=0.25, sent_packets=20, received_packets=10)
 
-    monkeypatch.setattr(packet_times, "wait_forwarding", forwards)
+    monkeypatch.setattr(kernel_probes, "wait_forwarding", forwards)
 
     async def proved(sink: Sink, *, interrupted: bool = False) -> Any:
         timers, _ = timers_of(sink, wanted)

@@ -16,7 +16,7 @@ from labconsole.cli.main import main
 from labconsole.engine.execution.advice import plan_advice
 from labconsole.errors import MeasurementError
 from labconsole.model.inventory import load_inventory
-from labconsole.model.plan.claims import CLAIMS, most_claims
+from labconsole.model.plan.file import CLAIMS, most_claims
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed, RunRecord, SetUp

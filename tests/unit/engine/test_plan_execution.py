@@ -9,8 +9,7 @@ import pytest
 
 from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import ExecutionStatus, Progress
+from labconsole.engine.execution.progress import ExecutionStatus, Progress, TrialState
 from labconsole.errors import Aborted, AgentError, ConfigError, LeaseTaken, NodeLost
 from labconsole.model.plan.plan import Plan
 from support.execution_script import EVERY, PLAN, Script, execute, plan_of, run, until

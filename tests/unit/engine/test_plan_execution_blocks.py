@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from labconsole.cli.commands.replay.execution import _tell
 from labconsole.contracts.ports import StoredTrial
-from labconsole.engine.execution.blocks import stored_blocks
+from labconsole.engine.execution.blocks import Pilot, stored_blocks
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.pending import load_plan_state
-from labconsole.engine.execution.pilot import Pilot
-from labconsole.engine.execution.progress import ExecutionStatus, Progress
+from labconsole.engine.execution.progress import ExecutionStatus, Progress, TrialState
 from labconsole.engine.trial.platform import BREAKING
 from labconsole.errors import AgentError, ConfigError, NodeLost
 from labconsole.model.plan.execution_options import INVALID_CODES

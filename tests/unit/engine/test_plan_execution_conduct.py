@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import ExecutionStatus, Progress
+from labconsole.engine.execution.progress import ExecutionStatus, Progress, TrialState
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import AgentError, MeasurementError, NodeLost
 from labconsole.model.plan.plan import Plan

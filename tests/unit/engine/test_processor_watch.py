@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.trial.processor_work import ProcessorWatch
+from labconsole.engine.trial.kernel_probes import ProcessorWatch
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.errors import AgentError, NodeLost
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.telemetry import telemetry_extension
+from labconsole.verdict.record import telemetry_extension
 from labconsole.wire.message import Done
 from labconsole.wire.processor_work import NodeWork
 from support.worked import told_work

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.picture import PictureTrial, StepPicture
-from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.engine.execution.progress import Outcome, StepState, StepView
 from labconsole.engine.execution.steps import StepBench, Steps
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.step_view import StepState
+from labconsole.engine.execution.progress import Outcome, StepState
 from labconsole.engine.execution.steps import Steps
 from labconsole.errors import ConfigError
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.tui.screens.plans.plan_searches import describe_steps
+from labconsole.tui.screens.plans.searches_table import describe_steps
 from support.job_records import taken
 from support.testbeds import GOOD
 

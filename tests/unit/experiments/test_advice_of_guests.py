@@ -19,7 +19,7 @@ from labconsole.cli.text.advice import NO_SPREAD_FOUND, _explain, _format_spread
 from labconsole.measure.statistics.components import Components, fewest_set_ups, upper_variance_of_mean
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.model.record.run import Reason, SetUp, Verdict
 from labconsole.store.open import open_store
 from support.boot_records import started

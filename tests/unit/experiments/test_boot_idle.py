@@ -12,9 +12,8 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import Aborted
-from labconsole.experiments.boot.idle_switches import measure_idle, quiet_time
 from labconsole.experiments.boot.kind import KIND as BOOT_KIND
-from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.boot.measurement import BootMeasurement, measure_idle, quiet_time
 from labconsole.experiments.boot.plan import BootPoint
 from labconsole.experiments.boot.record import RECORD as BOOT
 from labconsole.experiments.boot.record import BootRecord
@@ -161,7 +160,7 @@ class Quiet:
 
 def test_what_goes_on_from_before_is_not_counted(monkeypatch: pytest.MonkeyPatch):
     uut: Any = Quiet()
-    monkeypatch.setattr("labconsole.experiments.boot.idle_switches.asyncio.sleep", uut.sleep)
+    monkeypatch.setattr("labconsole.experiments.boot.measurement.asyncio.sleep", uut.sleep)
     found = asyncio.run(measure_idle(uut, 5.0))
     assert found is not None
     assert (found.took_ns, found.switches, found.switches_per_s) == (3_000_000_000, 30, 10.0)

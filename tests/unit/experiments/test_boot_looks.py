@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from labconsole.contracts.picture import CopyState
-from labconsole.experiments.boot import disk_images, memory
+from labconsole.experiments.boot import derived_values, disk_images
+from labconsole.experiments.boot.derived_values import MemoryReading, parse_memory_reading, sum_known
 from labconsole.experiments.boot.disk_images import counted_pages
-from labconsole.experiments.boot.live_view import guests_started, guests_starting
-from labconsole.experiments.boot.memory import MemoryReading, parse_memory_reading, sum_known
+from labconsole.experiments.boot.measurement import guests_started, guests_starting
 from labconsole.measure.external_timing import Marks
 from support.boot_records import boot_data, boot_record
 
@@ -25,7 +25,7 @@ def test_memory_is_read_from_what_the_kernel_says() -> None:
 
 
 def test_this_kernel_says_it() -> None:
-    said = subprocess.run(["sh", "-c", memory._LOOK], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(["sh", "-c", derived_values._LOOK], capture_output=True, text=True, check=True).stdout
     found = parse_memory_reading(said)
     assert found.available_bytes
     assert found.swapped_pages is not None

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.crew import HypervisorWord, StandingMember
-from labconsole.experiments.boot.derived_values import memory_used
+from labconsole.experiments.boot.derived_values import (
+    GuestsMemory,
+    MemoryReading,
+    clock_allowed_s,
+    coarse_notes,
+    memory_used,
+    resolution_s,
+)
 from labconsole.experiments.boot.kind import KIND as BOOT_KIND
-from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading
 from labconsole.experiments.boot.record import MemoryUse
-from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes, resolution_s
 from labconsole.experiments.boot.verdict import judge
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.tolerances import Tolerances

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.experiments.flow.bare_host_comparison import summarize_compared
-from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb, payload_bytes, unknown_because
 from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.record import FlowRecord
+from labconsole.experiments.flow.report_data import summarize_compared
+from labconsole.experiments.flow.summary import cpu_s_per_gb, machine_cpu_s_per_gb, payload_bytes, unknown_because
 from labconsole.experiments.flow.text import summary_lines
 from labconsole.store.open import open_store
 from support.flow_records import flow_record, ring_record

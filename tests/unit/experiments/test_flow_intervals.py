@@ -14,7 +14,7 @@ from labconsole.experiments.flow.record import FlowRecord, WeightsRecord, Weight
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.text import summary_lines
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
-from labconsole.model.weights import WeightSteps
+from labconsole.model.flow_scenarios import WeightSteps
 from labconsole.report.formatting import format_mean
 from labconsole.store.open import open_store
 from support.flow_records import flow_record, ring_record

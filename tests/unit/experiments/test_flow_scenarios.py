@@ -18,13 +18,12 @@ from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.limiters import build_rate_limit
 from labconsole.experiments.flow.live_view import SendingWatch, SharingWatch, build_moments, build_picture
 from labconsole.experiments.flow.plan import FlowFactors, FlowPoint, PlannedFlows, flow_points
-from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
 from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, WeightsRecord
+from labconsole.experiments.flow.send_measurement import SharedQueueMonitor
 from labconsole.experiments.flow.summary import summarize_flows
-from labconsole.experiments.flow.units.paper_comparison import weighed_topic
-from labconsole.experiments.flow.verify import recompute_flow
-from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
+from labconsole.experiments.flow.units.papers import weighed_topic
+from labconsole.experiments.flow.verify import recompute_disk, recompute_flow, recompute_weights
 from labconsole.experiments.flow.weights import (
     build_queue,
     derive_weights,
@@ -32,12 +31,10 @@ from labconsole.experiments.flow.weights import (
     weight_reasons,
     weights_misfit,
 )
-from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.flow_scenarios import DiskBeside, WeightSteps
 from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.weights import WeightSteps
-from labconsole.network.rate_limits import RateLimit
-from labconsole.network.shared_queue import SharedQueue
+from labconsole.network.traffic_control import RateLimit, SharedQueue
 from labconsole.report.trial_text import trial_lines
 from labconsole.store.open import open_store
 from labconsole.wire.counters import CountersSampled

@@ -23,11 +23,10 @@ from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verdict import derive_reasons
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.units import build_kind_figures
-from labconsole.model.record.crew_trial import ProgramRecord
+from labconsole.model.flow_scenarios import WeightSteps
+from labconsole.model.record.kind import ProgramRecord
 from labconsole.model.tolerances import Tolerances
-from labconsole.model.weights import WeightSteps
-from labconsole.verdict.reason_tree import weighed
-from labconsole.verdict.reasons import reason
+from labconsole.verdict.reasons import reason, weighed
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from support.flow_records import PAYLOAD_BYTES, flow_record

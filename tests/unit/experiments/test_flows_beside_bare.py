@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.flow.bare_host_comparison import compare_flows, summarize_compared
 from labconsole.experiments.flow.record import FlowRecord
+from labconsole.experiments.flow.report_data import compare_flows, summarize_compared
 from labconsole.experiments.flow.text import summary_lines
 from support.flow_records import flow_record
 

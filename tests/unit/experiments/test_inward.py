@@ -15,8 +15,7 @@ from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.live_view import INTO, SendingWatch, build_picture
 from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows, flow_points
 from labconsole.experiments.flow.procedure import derive_offered_bps, describe_result
-from labconsole.experiments.flow.receive import ReceivingGuest, build_stream, parse_processes, read_counts
-from labconsole.experiments.flow.receive_results import ledger
+from labconsole.experiments.flow.receive import ReceivingGuest, build_stream, ledger, parse_processes, read_counts
 from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.flow.summary import summarize_flows

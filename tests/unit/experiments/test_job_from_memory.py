@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.job.page_cache import is_possibly_cached
+from labconsole.experiments.job.limiting_resource import is_possibly_cached
 from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.job.text import summary_lines

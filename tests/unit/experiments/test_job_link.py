@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.experiments.job.link_limit import (
+from labconsole.experiments.job.limiting_resource import (
     FULL_RATIO,
     PAYLOAD_SHARE,
     is_full,

@@ -10,8 +10,7 @@ import pytest
 
 from labconsole.experiments.job.script import OUTPUT_BYTES, CopyAnswer, guest_line, read_answer
 from labconsole.model.jobs import JOBS, Job
-from labconsole.platforms.base.guest_shell import MAX_LINE_BYTES
-from labconsole.platforms.base.marks import nonces
+from labconsole.platforms.base.guest_shell import MAX_LINE_BYTES, nonces
 
 SHELLS = (["busybox", "sh", "-c"], ["sh", "-c"])
 

@@ -8,11 +8,10 @@ import pytest
 
 from labconsole.experiments.job.record import CopyRecord
 from labconsole.experiments.job.verdict import clock_notes, derive_reasons, judge
-from labconsole.model.record.crew_trial import EmptyJobs, ProgramRecord, TimekeeperRecord
+from labconsole.model.record.kind import EmptyJobs, ProgramRecord, TimekeeperRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.programs import program_reasons
-from labconsole.verdict.timekeeper import interrupted_note
+from labconsole.verdict.reasons import interrupted_note, program_reasons
 from support.fake_session import make_inventory
 from support.job_records import job_data, job_record
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.guest_trials import narrate_trial, narrate_trial_outcome
+from labconsole.cli.steps import narrate_trial, narrate_trial_outcome
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress

@@ -21,8 +21,7 @@ from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import Verdict
-from labconsole.verdict.reason_tree import weighed
-from labconsole.verdict.reasons import reason
+from labconsole.verdict.reasons import reason, weighed
 from support.job_records import taken
 
 PLANNED = PlannedJobs(JobFactors(jobs=("wait", "cpu-pi")), ("lxc",), 2, 1, seed=1)  # type: ignore[arg-type]

@@ -11,8 +11,17 @@ from MLRsearch.target_spec import TargetSpec
 from MLRsearch.target_stat import TargetStat
 from MLRsearch.trial_measurement import MeasurementResult
 
-from labconsole.experiments.search.goals import GOALS, Goal, LoadTrial, goal_result, parse_goal, search
-from labconsole.experiments.search.load_class import conditional_throughput_pps, group_by_load, meets
+from labconsole.experiments.search.goals import (
+    GOALS,
+    Goal,
+    LoadTrial,
+    conditional_throughput_pps,
+    goal_result,
+    group_by_load,
+    meets,
+    parse_goal,
+    search,
+)
 
 LINE_PPS = 1_000_000.0
 

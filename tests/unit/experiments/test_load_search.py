@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.execution.steps_estimate import estimate_steps
+from labconsole.engine.execution.progress import estimate_steps
 from labconsole.errors import ConfigError, NodeLost
-from labconsole.experiments.search.goals import LoadTrial, build_goals
-from labconsole.experiments.search.load_class import relevant_bounds
+from labconsole.experiments.search.goals import LoadTrial, build_goals, relevant_bounds
 from labconsole.experiments.search.procedure import check_search, counted, set_load
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.plan.search import Search
@@ -140,7 +139,7 @@ def test_the_time_limit_is_one_limit_however_often_a_lost_node_has_the_search_ta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("labconsole.engine.execution.stopwatch.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("labconsole.engine.execution.stop_conditions.time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     def ten_seconds_each(number: int) -> str | None:
         clock[0] += 10.0

@@ -102,7 +102,7 @@ def test_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("hears", [True, False])
 def test_of_a_start_that_is_stopped(hears: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("labconsole.experiments.boot.measurement.QUIET_S", 0.0)
-    monkeypatch.setattr("labconsole.experiments.boot.idle_switches.SETTLE_S", 0.0)
+    monkeypatch.setattr("labconsole.experiments.boot.measurement.SETTLE_S", 0.0)
 
     async def work() -> bool:
         keeper = Timekeeper(hears=hears)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.bundle.tables import wrong_tables
+from labconsole.bundle.verify import wrong_tables
 from labconsole.cli.main import main
 from labconsole.experiments.boot.record import RECORD as BOOT
 from labconsole.experiments.boot.record import BootRecord

@@ -19,7 +19,7 @@ from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.route.measured import MEASURED as ROUTES
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.measured_points import build_points
+from labconsole.report.compared_effect import build_points
 from labconsole.report.quantity_changes import match_quantities
 from support.boot_records import started
 from support.flow_records import flow_record

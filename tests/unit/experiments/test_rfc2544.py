@@ -17,8 +17,8 @@ from labconsole.experiments.search.rfc2544 import (
     latency,
     longest_burst,
 )
+from labconsole.model.record.run import OneWayDelay, Quantiles
 from labconsole.model.record.search import StreamLatency
-from labconsole.model.record.timing import OneWayDelay, Quantiles
 
 LINE_PPS = 100_000.0
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from labconsole.experiments.flow.live_view import SendingWatch
-from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest
-from labconsole.experiments.flow.ring_measurement import BEGUN_BYTES, RingMeasurement
+from labconsole.experiments.flow.ring import BEGUN_BYTES, LEAD_S, LONGER_S, RingGuest, RingMeasurement
 from labconsole.measure.counts import CounterSample
 from labconsole.wire.codec import STAT_NAMES
 

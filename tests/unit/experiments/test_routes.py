@@ -18,11 +18,11 @@ from labconsole.cli.main import main
 from labconsole.contracts.crew import StandingMember
 from labconsole.errors import GuestLacks
 from labconsole.experiments.route.kind import KIND as ROUTE_KIND
-from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.loading import LoadResult, RouteLoad, _read, load_line
 from labconsole.experiments.route.measurement import RouteMeasurement
 from labconsole.experiments.route.plan import RouteFactors, format_target_pps, route_points
 from labconsole.experiments.route.points import lost_inside_ratio
+from labconsole.experiments.route.rates import build_hops
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.experiments.route.text import TEXT, summary_lines

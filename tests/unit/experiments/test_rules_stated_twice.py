@@ -12,22 +12,21 @@ from pydantic import ValidationError
 
 from labconsole.experiments.boot import verdict as boot_verdict
 from labconsole.experiments.boot.record import BootRecord
-from labconsole.experiments.boot.rules import RULES as BOOT_RULES
+from labconsole.experiments.boot.verify import RULES as BOOT_RULES
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.experiments.flow.record import FlowRecord
-from labconsole.experiments.flow.ring_receive_rules import IN_RULES, RING_RULES
-from labconsole.experiments.flow.rules import OUT_RULES
+from labconsole.experiments.flow.rules import IN_RULES, OUT_RULES, RING_RULES
 from labconsole.experiments.flow.verdict import is_link_limited
 from labconsole.experiments.job import verdict as job_verdict
 from labconsole.experiments.job.record import JobRecord
-from labconsole.experiments.job.rules import RULES as JOB_RULES
+from labconsole.experiments.job.verify import RULES as JOB_RULES
 from labconsole.experiments.job.verify import recompute_job
 from labconsole.experiments.route import verdict as route_verdict
 from labconsole.experiments.route.record import RouteRecord
-from labconsole.experiments.route.rules import RULES as ROUTE_RULES
+from labconsole.experiments.route.verify import RULES as ROUTE_RULES
 from labconsole.experiments.route.verify import recompute_route
-from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.kinds import record_kinds
+from labconsole.measure.recompute.guest_trial import VerdictRules
+from labconsole.model.record.kind import record_kinds
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
 from support.consistent_guests import consistent_guests, judged_flow

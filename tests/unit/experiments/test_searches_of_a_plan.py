@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.progress import ExecutionStatus, StepProgress
+from labconsole.engine.execution.progress import ExecutionStatus, StepProgress, StepState
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.execution.step_view import StepState
-from labconsole.engine.trial.request import TrialRequest
+from labconsole.engine.trial.setup import TrialRequest
 from labconsole.errors import Aborted, ConfigError, MeasurementError, NodeLost
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.search import Search

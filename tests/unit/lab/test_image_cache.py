@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.images.cache import locked_cache, require_own
+from labconsole.lab.images import locked_cache, require_own
 
 
 def test_a_cache_is_made_closed_to_others_and_used_again(tmp_path: Path) -> None:

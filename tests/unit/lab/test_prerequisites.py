@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.errors import LabSetupError
 from labconsole.lab import prerequisites
-from labconsole.lab.guests.programs import (
+from labconsole.lab.guests.guest_image import (
     JOB_TOOLS,
     LARGE_JOB_TOOLS,
     LOAD_TOOLS,

@@ -18,20 +18,19 @@ from labconsole.errors import ConfigError, LabSetupError, NodeError
 from labconsole.lab import commands, platforms
 from labconsole.lab.files import hosts_yaml
 from labconsole.lab.guests import domains
-from labconsole.lab.images.debian_kernel import DebianKernel
-from labconsole.lab.images.debian_packages import merge_into_usr
-from labconsole.lab.layout import lay_out
-from labconsole.lab.machines import disk, uut_init
+from labconsole.lab.images import DebianKernel, merge_into_usr
+from labconsole.lab.machines import uut, uut_init
 from labconsole.lab.machines import uut as uut_machine
-from labconsole.lab.spec import DEFAULT_MACHINE_PLATFORMS, LabSpec, shaper_burst_bytes
-from labconsole.platforms.base.boot import BootedDriver, take_boot
+from labconsole.lab.prerequisites import tool
+from labconsole.lab.spec import DEFAULT_MACHINE_PLATFORMS, LabSpec, lay_out, shaper_burst_bytes
+from labconsole.platforms.base.driver_wrapper import BootedDriver, take_boot
 from support.asking import Asking
 
 KERNEL = DebianKernel(Path("/cache/vmlinuz"), Path("/cache/6.1.0-56-amd64"))
 
 
 def command(spec: LabSpec, directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setattr(uut_machine, "tool", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(uut_machine, "tool", lambda name: tool(name) if name.startswith("mkfs") else f"/usr/bin/{name}")
     return uut_machine.command_line(spec, lay_out(spec, 0).node("uut"), KERNEL, directory, 7)
 
 
@@ -93,13 +92,13 @@ def test_the_machine_has_a_disk_where_the_lab_is_on_one(tmp_path: Path, monkeypa
     assert not any("virtio-blk" in word for word in command(LabSpec(uut="machine"), tmp_path, monkeypatch))
     place = tmp_path / "a,b"
     place.mkdir()
-    monkeypatch.setattr(disk, "SIZE_BYTES", 64 * 2**20)
-    disk.write_disk(place)
-    if not (place / disk.FILE).exists():
+    monkeypatch.setattr(uut, "DISK_SIZE_BYTES", 64 * 2**20)
+    uut.write_disk(place)
+    if not (place / uut.DISK_FILE).exists():
         pytest.skip("no mkfs.ext4, or tests are in memory")
     argv = command(LabSpec(uut="machine"), place, monkeypatch)
     (drive,) = [word for word in argv if word.startswith("if=none")]
-    assert drive.endswith(f"a,,b/{disk.FILE}")
+    assert drive.endswith(f"a,,b/{uut.DISK_FILE}")
     assert "cache=none" in drive
     assert options_of(("lxc",), tmp_path)["lxc"]["guest_disk"] == "/disk"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.arrivals import build_capture_arrivals, build_counter_arrivals, forwarding_pps, rate_error_ratio
+from labconsole.measure.counts import build_capture_arrivals, build_counter_arrivals, forwarding_pps, rate_error_ratio
 from labconsole.model.record.run import Arrivals
 from labconsole.wire.capture import CapturedStream
 from support.asking import partly

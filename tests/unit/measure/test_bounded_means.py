@@ -10,11 +10,11 @@ from labconsole.measure.statistics.bounded_means import (
     drop_interval,
     fairness_p,
     highest_mean,
+    loss_of_trials,
     lower_bounded,
     lowest_mean,
     share_over_set_ups,
 )
-from labconsole.measure.statistics.loss_interval import loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 
 

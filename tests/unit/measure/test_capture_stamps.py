@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.measure.capture_stamps import add_nic_clock_bound, nic_stamps
-from labconsole.model.record.capture_stamps import CaptureStamps
+from labconsole.measure.timing import add_nic_clock_bound, nic_stamps
+from labconsole.model.record.extensions import CaptureStamps
 from labconsole.wire.clocks import NicClock
 
 BEGAN_NS = 1_795_846_725 * 10**9

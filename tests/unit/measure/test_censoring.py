@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
-from labconsole.measure.statistics.effects import one_spread_effect
+from labconsole.measure.statistics.effects import censored_sd_ratio, one_spread_effect, widen_effect
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.7, 0.97])

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from labconsole.measure.statistics import distributions as own
-from labconsole.measure.statistics.special_functions import incomplete_beta, incomplete_gamma
-from labconsole.measure.statistics.student_t import student_t_quantile
+from labconsole.measure.statistics.distributions import incomplete_beta, incomplete_gamma, student_t_quantile
 
 DEGREES = [1.0, 1.3, 2.0, 2.7, 4.0, 8.0, 8.31, 26.0, 100.0, 1000.0, 1e5]
 

@@ -13,8 +13,7 @@ from scipy import stats
 
 from labconsole.errors import MeasurementError
 from labconsole.measure.statistics import effects as own
-from labconsole.measure.statistics.distributions import noncentral_t_cdf
-from labconsole.measure.statistics.student_t import student_t_quantile
+from labconsole.measure.statistics.distributions import noncentral_t_cdf, student_t_quantile
 
 BLOCKS = {1: 101.0, 2: 98.0, 3: 107.0, 4: 103.0}
 BASE = {4: 100.0, 3: 102.0, 2: 97.0, 1: 99.5, 9: 4.0}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labconsole.measure.statistics.group_outliers import find_outlier
+from labconsole.measure.statistics.set_ups import find_outlier
 
 FELLOWS = [{"a1": 120.0, "a2": 120.5, "a3": 119.6}, {"b1": 121.0, "b2": 120.4, "b3": 120.6}]
 

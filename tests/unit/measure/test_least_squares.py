@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy import stats
 
-from labconsole.measure.statistics.least_squares import fit_line
+from labconsole.measure.statistics.regression import fit_line
 
 
 def test_it_agrees_with_the_reference() -> None:

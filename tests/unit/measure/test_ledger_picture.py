@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.measure.ledger import ledger_rows
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 TEXT = (Path(__file__).parents[3] / "docs" / "data-format.md").read_text()

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from labconsole.measure.statistics.least_squares import fit_line
-from labconsole.measure.statistics.line_in_blocks import LineInBlocks, line_in_blocks
+from labconsole.measure.statistics.regression import LineInBlocks, fit_line, line_in_blocks
 
 COUNTS = (1.0, 2.0, 5.0, 10.0)
 Values = dict[float, dict[Hashable, float]]

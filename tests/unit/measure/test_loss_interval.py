@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from labconsole.errors import MeasurementError
-from labconsole.measure.statistics.loss_interval import loss_of_trials, loss_over_set_ups, loss_within_set_up
+from labconsole.measure.statistics.bounded_means import loss_of_trials, loss_over_set_ups, loss_within_set_up
 
 
 def test_the_bounds_are_where_the_score_equation_holds():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from labconsole.measure.hypervisors import name_platforms
+from labconsole.measure.paired_blocks import name_platforms
 
 
 class Point:

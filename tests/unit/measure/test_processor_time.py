@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.processor_description import processor_rows, processor_sentences
-from labconsole.measure.processor_time import processor_time, work_refused
+from labconsole.measure.processor_time import processor_rows, processor_sentences, processor_time, work_refused
+from labconsole.measure.recompute.extensions import contradicting_telemetry
 from labconsole.measure.recompute.record import unjudged
-from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.model.record.run import RunRecord
 from support.saved_runs import saved_record
 from support.worked import processor, told_work

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from labconsole.measure.recompute import intervals as again
+from labconsole.measure.statistics.bounded_means import loss_over_set_ups, loss_within_set_up
 from labconsole.measure.statistics.effects import (
     Effect,
     equivalence_p,
@@ -21,7 +22,6 @@ from labconsole.measure.statistics.effects import (
     share_effect,
     unpaired_effect,
 )
-from labconsole.measure.statistics.loss_interval import loss_over_set_ups, loss_within_set_up
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 
 NEAR = 1e-7

@@ -7,7 +7,7 @@ import weakref
 from datetime import UTC, datetime
 from typing import Any
 
-from labconsole.measure.recompute.set_ups import SetUpChecks, SetUpTrial
+from labconsole.measure.recompute.cross_record_checks import SetUpChecks, SetUpTrial
 
 
 class Attestation(dict[str, Any]):

@@ -11,9 +11,8 @@ import pytest
 
 from labconsole.measure.timing import build_delay, clock_bound_ns
 from labconsole.packets.analysis import CaptureAnalysis
-from labconsole.packets.delay import MAX_PAIRS
+from labconsole.packets.delay import MAX_PAIRS, PairPlaces
 from labconsole.packets.frame import FrameTemplate
-from labconsole.packets.sampling import PairPlaces
 from labconsole.wire.capture import CountedDelay
 from support.capture_samples import Packet, analyze_buffer, enhanced, interface, section
 from support.observed_trials import bent

@@ -8,9 +8,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from labconsole.measure.order_test import LARGEST_P, clearest_places, order_p
-from labconsole.measure.trend import CUT_RESULTS, Resolution, Segmentation, segment, wandering_error
-from labconsole.measure.trend_power import NORMAL_80, smallest_steps
+from labconsole.measure.trend import (
+    CUT_RESULTS,
+    LARGEST_P,
+    NORMAL_80,
+    Resolution,
+    Segmentation,
+    clearest_places,
+    order_p,
+    segment,
+    smallest_steps,
+    wandering_error,
+)
 
 ONE_PACKET = Resolution(1 / math.sqrt(12), 1.5)
 

@@ -13,7 +13,7 @@ import pytest
 from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.measure.paired_blocks import NOT_RANDOMIZED, Blocks, uut_kernel
-from labconsole.measure.statistics.few_kinds import FEW_KINDS
+from labconsole.measure.statistics.effects import FEW_KINDS
 from support.job_records import job_record, taken
 
 BOOT = {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}}

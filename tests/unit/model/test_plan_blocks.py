@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.plan.estimate import estimate
+from labconsole.model.plan.file import CLAIMS
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.writer import plan_text

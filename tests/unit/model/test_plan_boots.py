@@ -9,7 +9,7 @@ import pytest
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.plan import LONGEST_S, BootFactors, PlannedBoots
 from labconsole.experiments.boot.steps import Boots
-from labconsole.model.plan.ad_hoc_guests import build_guest_plan, parse_factors
+from labconsole.model.plan.ad_hoc import build_guest_plan, parse_factors
 from labconsole.model.plan.loader import load_plan
 from labconsole.wire.guests import StartGuest
 from support.fake_session import make_inventory

@@ -279,9 +279,9 @@ def test_rules_are_bounded_by_the_points_that_they_are_about(tmp_path, monkeypat
     """A plan of 40 KiB may have a thousand rules for a million points."""
     text = BASE + "exclude:\n" + "  - {platform: raw, frame_size: 64}\n" * 3
     points = len(load(BASE, tmp_path).points)
-    monkeypatch.setattr("labconsole.model.plan.rules.MAX_RULE_TESTS", 3 * points)
+    monkeypatch.setattr("labconsole.model.plan.points.MAX_RULE_TESTS", 3 * points)
     assert len(load(text, tmp_path).points) < points
-    monkeypatch.setattr("labconsole.model.plan.rules.MAX_RULE_TESTS", 3 * points - 1)
+    monkeypatch.setattr("labconsole.model.plan.points.MAX_RULE_TESTS", 3 * points - 1)
     with pytest.raises(ConfigError, match=f"exclude: has 3 rules for {points} points, got {3 * points}"):
         load(text, tmp_path)
 

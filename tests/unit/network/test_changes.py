@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange, load_all, undo
-from labconsole.network.links import Tap, Veth
-from labconsole.network.namespace import Namespace
+from labconsole.network.links import Bridge, Namespace, Tap, Veth
 from labconsole.network.routing import Route
 from labconsole.network.sysctl import Sysctl
 from labconsole.wire.changes import AnyChange, ApplyChanges

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from labconsole.agent.undo import no_namespace, run
-from labconsole.network import xen_rate_limit, xenstore
+from labconsole.network import xen_rate_limit
 from labconsole.network.change import undo
-from labconsole.network.xen_rate_limit import XenRateLimit
-from labconsole.network.xenstore import XenStore
+from labconsole.network.xen_rate_limit import XenRateLimit, XenStore
 from labconsole.wire.codec import WireError
 
 BACK_END = "backend/vif/3/0"
@@ -77,7 +76,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     opened = os.open
 
     def fake(path: Any, *arguments: Any, **named: Any) -> int:
-        if path != xenstore.DEVICE:
+        if path != xen_rate_limit.DEVICE:
             return opened(path, *arguments, **named)
         here, there = socket.socketpair()
         threads.append(threading.Thread(target=found.serve, args=(there,)))
@@ -179,7 +178,7 @@ def test_what_the_store_refuses_or_does_not_answer_is_told(
     store.silent = "ended"
     with pytest.raises(WireError, match="did not answer on backend/vif/3/0/frontend: it ended"):
         limited()
-    monkeypatch.setattr(xenstore, "ANSWER_S", 0.05)
+    monkeypatch.setattr(xen_rate_limit, "ANSWER_S", 0.05)
     store.silent = "waits"
     with pytest.raises(WireError, match="did not answer on backend/vif/3/0/frontend: nothing within 0.05 s"):
         limited()

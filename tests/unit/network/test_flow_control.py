@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from labconsole.agent.undo import no_namespace, run
-from labconsole.network import flow_control
-from labconsole.network.flow_control import FlowControl
+from labconsole.network import nic_features
+from labconsole.network.nic_features import FlowControl
 from labconsole.wire.codec import WireError
 
 
@@ -28,7 +28,7 @@ class Drivers:
         found = self.nics.get(interface, errno.ENODEV)
         if isinstance(found, int):
             raise OSError(found, "no")
-        if number == flow_control.SET_PAUSE:
+        if number == nic_features.SET_PAUSE:
             if self.keeps and settings[0] != found[0]:
                 raise OSError(errno.EOPNOTSUPP, "no")
             if self.refuses:
@@ -49,7 +49,7 @@ class Journal:
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
     made = Drivers(eth1=(1, 1, 1), eth2=errno.EOPNOTSUPP)
-    monkeypatch.setattr(flow_control, "_query_interface", made.asked)
+    monkeypatch.setattr(nic_features, "_query_interface", made.asked)
     return made
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from labconsole.agent.reading.ethtool import Ethtool
 from labconsole.agent.undo import no_namespace, run
-from labconsole.network import nic_stamps
-from labconsole.network.nic_stamps import ALL_FRAMES, NicStamps
+from labconsole.network import nic_features
+from labconsole.network.nic_features import ALL_FRAMES, NicStamps
 from labconsole.wire.codec import WireError
 
 PTP_EVENTS = 12
@@ -29,7 +29,7 @@ class Driver:
 
     def asked(self, interface: str, command: int, config: list[int]) -> list[int]:
         assert interface == "eth1"
-        if command == nic_stamps.SET_STAMPS:
+        if command == nic_features.SET_STAMPS:
             if self.refuses:
                 raise OSError(self.refuses, "no")
             self.set_to.append(config)
@@ -46,7 +46,7 @@ class Journal:
 
 
 def apply(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> Journal:
-    monkeypatch.setattr(nic_stamps, "_query_driver", driver.asked)
+    monkeypatch.setattr(nic_features, "_query_driver", driver.asked)
     journal = Journal()
     NicStamps(interface="eth1").apply(journal)  # type: ignore[arg-type]
     return journal

@@ -17,10 +17,10 @@ from labconsole.engine.live import samples
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.errors import NodeError
-from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
+from labconsole.experiments.flow.send_measurement import SharedQueueMonitor
 from labconsole.experiments.job.http_requests import parse_responses
-from labconsole.measure import alignment
-from labconsole.measure.alignment import StreamAlignment
+from labconsole.measure import counts
+from labconsole.measure.counts import StreamAlignment
 from labconsole.nodes.channel import TAIL_BYTES, AgentSession, OutputTail
 from labconsole.platforms.base.guest_shell import ask_on_console
 from labconsole.platforms.base.shell import collapsed
@@ -120,7 +120,7 @@ def test_a_row_with_many_brackets_is_still_read_where_its_file_column_is() -> No
 
 
 def test_reports_that_wait_for_the_other_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "MAX_PENDING", 100)
+    monkeypatch.setattr(counts, "MAX_PENDING", 100)
     silent_sink, silent_source = StreamAlignment(), StreamAlignment()
     for each in (silent_sink, silent_source):
         each.begin(0)

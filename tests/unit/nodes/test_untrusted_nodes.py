@@ -26,17 +26,16 @@ from hypothesis import strategies as st
 from labconsole.agent import capture
 from labconsole.agent.operations.program_execution import Executor
 from labconsole.agent.pipes import Inlet
-from labconsole.agent.reading import counters, facts, files
+from labconsole.agent.reading import counters, facts, proc_files
 from labconsole.agent.reading.survey import redact_secrets
 from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import control
 from labconsole.model.inventory import Inventory
 from labconsole.nodes import archive as package
-from labconsole.nodes.agent_messages import read_event
 from labconsole.nodes.archive import launch_command
-from labconsole.nodes.channel import MAX_JUNK_BYTES, MAX_STDERR_NOTES, AgentSession, decode_line
+from labconsole.nodes.channel import MAX_JUNK_BYTES, MAX_STDERR_NOTES, AgentSession, decode_line, read_event
+from labconsole.nodes.link import explain, lacks_library, version_command
 from labconsole.nodes.ssh_route import CLIENT, accept_command, find_route, shell_argv
-from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import MAX_LINE_BYTES, MAX_PARTS, WireError
@@ -290,9 +289,9 @@ def test_odd_files_of_the_kernel_leave_facts_unknown_and_do_no_more(
     found = asyncio.run(facts.read())
     codec.encode(found)
     assert found["memory_bytes"] is None and found["cpu_model"] is None
-    settings_text = files.read_text(str(odd))
+    settings_text = proc_files.read_text(str(odd))
     assert settings_text is None or isinstance(settings_text, str)
-    assert files.read_number(str(odd)) in (None, -1)
+    assert proc_files.read_number(str(odd)) in (None, -1)
 
 
 def test_secrets_on_other_peoples_command_lines_are_not_told() -> None:

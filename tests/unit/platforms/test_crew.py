@@ -12,12 +12,11 @@ import pytest
 
 from labconsole.contracts.crew import CrewMember, CrewWanted, InboundNic
 from labconsole.errors import ConfigError, NodeError
-from labconsole.network.bridge import Bridge
 from labconsole.network.control_groups import ControlGroups, settings
-from labconsole.network.links import NamespaceNic, Tap
-from labconsole.platforms.base.boot import BootedDriver
+from labconsole.network.links import Bridge, NamespaceNic, Tap
 from labconsole.platforms.base.crew import MOST, RunningCrew, crew_guests
 from labconsole.platforms.base.crew_disks import CrewDisks
+from labconsole.platforms.base.driver_wrapper import BootedDriver
 from labconsole.platforms.drivers.bypass import BypassDriver
 from labconsole.platforms.drivers.container import ContainerDriver
 from labconsole.platforms.drivers.lxc import LxcDriver

@@ -15,9 +15,11 @@ import pytest
 from labconsole.contracts.crew import BootMark, CrewMember, CrewWanted
 from labconsole.lab.guests.guest_image import INIT
 from labconsole.measure.external_timing import Nonce
-from labconsole.platforms.base.guest_shell import LACKS, LOOP, MAX_LINE_BYTES
-from labconsole.platforms.base.marks import (
+from labconsole.platforms.base.guest_shell import (
+    LACKS,
     LEAST_PAYLOAD_BYTES,
+    LOOP,
+    MAX_LINE_BYTES,
     MOST_PAYLOAD_BYTES,
     installed_loop,
     mark_line,

@@ -13,12 +13,10 @@ from labconsole.contracts.crew import Crew, CrewWanted
 from labconsole.contracts.driver import DriverInfo, Prepared, StreamWiring
 from labconsole.errors import ConfigError, NodeError, NodeLost
 from labconsole.model.inventory import load_inventory
-from labconsole.platforms.base import flow_control
-from labconsole.platforms.base.boot import BootedDriver
-from labconsole.platforms.base.flow_control import FlowControlledDriver, take_flow_control
+from labconsole.platforms.base import driver_wrapper
+from labconsole.platforms.base.driver_wrapper import BootedDriver, FlowControlledDriver, take_flow_control
 from labconsole.platforms.drivers.raw import RawDriver
-from labconsole.platforms.loading import build_driver
-from labconsole.platforms.schema import hosts_schema
+from labconsole.platforms.loading import build_driver, hosts_schema
 from support.asking import Asking
 
 HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
@@ -113,8 +111,8 @@ class Inner:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_control, "_LOOK_S", 0.001)
-    monkeypatch.setattr(flow_control, "CARRIER_S", 0.02)
+    monkeypatch.setattr(driver_wrapper, "_LOOK_S", 0.001)
+    monkeypatch.setattr(driver_wrapper, "CARRIER_S", 0.02)
 
 
 def made(inner: Any, on: bool = False) -> FlowControlledDriver:
@@ -158,7 +156,7 @@ def test_it_is_undone_where_the_driver_or_its_end_fails() -> None:
 
 
 def test_a_unit_under_test_that_is_lost_stays_lost_whatever_else_fails() -> None:
-    """Only then is its driver owed what is left in a hypervisor (engine/deferred_cleanup.py)."""
+    """Only then is its driver owed what is left in a hypervisor (engine/links.py)."""
     uut, inner = Uut(), Inner()
     driver = made(inner)
     prepared(driver, uut)

@@ -14,7 +14,7 @@ import pytest
 from labconsole.contracts.crew import CrewMember, CrewWanted, InboundNic
 from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
 from labconsole.platforms.base.guest_shell import CREW_LOOP
-from labconsole.platforms.base.installed_disks import InstalledDisks
+from labconsole.platforms.base.installed_devices import InstalledDisks
 from labconsole.wire.guests import MAX_WAIT_S
 from support.hypervisor_cases import BY_DRIVER, CASES, Case
 from support.named_guests import CrewNode, Inside

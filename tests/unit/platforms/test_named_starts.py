@@ -13,9 +13,8 @@ from labconsole.contracts.crew import BootMark, CrewWanted, HypervisorWord
 from labconsole.engine.crew_measurement import DID_NOT_COME
 from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
 from labconsole.measure.external_timing import Nonce
-from labconsole.model.record.crew_trial import GuestEntry
-from labconsole.platforms.base.guest_shell import LACKS, NO_BUSYBOX
-from labconsole.platforms.base.marks import installed_loop
+from labconsole.model.record.kind import GuestEntry
+from labconsole.platforms.base.guest_shell import LACKS, NO_BUSYBOX, installed_loop
 from support.hypervisor_cases import BY_DRIVER
 from support.named_guests import CrewNode
 from unit.platforms.test_named_crew import OWN_WAY, every, made, options, wanted

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from labconsole.contracts.driver import StreamWiring
 from labconsole.errors import ConfigError, NodeError
-from labconsole.lab.guests import uml as in_lab
+from labconsole.lab.guests import guest_image as in_lab
 from labconsole.platforms.base.image import booted_guests
 from labconsole.platforms.drivers.uml import UmlDriver
 from support.asking import Asking

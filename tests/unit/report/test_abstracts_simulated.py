@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labconsole.experiments.job.units.abstract import UNITS
+from labconsole.experiments.job.units.papers import UNITS
 from labconsole.report.reference import load_reference
 from support.job_records import taken
 
@@ -37,7 +37,7 @@ def words_of(seed: int, level: float, margin: float | None, blocks: int) -> list
         paper=load_reference("quetier"),
         paper_names={},
     )
-    (unit,) = UNITS
+    (unit,) = (each for each in UNITS if each.name == "quetier-abstract-jobs")
     table: Any = unit.make(material)
     return [str(row[3]) for row in table.rows if "overhead" in str(row[0])]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labconsole.api.comparison_sides import open_side
+from labconsole.api.comparisons import open_side
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of
 

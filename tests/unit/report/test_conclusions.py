@@ -19,7 +19,7 @@ from labconsole.experiments.forwarding.units.results import results
 from labconsole.measure.admission import admit
 from labconsole.measure.groups import find_exclusion_reason
 from labconsole.model.design_point import FrameSize
-from labconsole.model.plan.claims import CLAIMS
+from labconsole.model.plan.file import CLAIMS
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.comparisons import NOT_IN_ONE_STRETCH
 from labconsole.report.conclusions import draw_conclusions
@@ -27,8 +27,8 @@ from labconsole.report.digest import format_request
 from labconsole.report.evaluation import Evaluation, evaluate
 from labconsole.report.formatting import format_bounds, format_loss, format_scientific, size_cells
 from labconsole.report.points import RunFacts, SettingPoints
-from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
-from labconsole.store.exchange.importing import import_records
+from labconsole.report.request import Selection, outcomes, parse_filter, parse_margin, require_free
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of, taken
 

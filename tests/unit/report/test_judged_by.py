@@ -10,8 +10,7 @@ from labconsole.cli.main import main
 from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.model.record.run import InForce
 from labconsole.model.tolerances import Tolerances
-from labconsole.report.digest import Digest
-from labconsole.report.tolerances_used import describe_tolerances, find_non_default_tolerances
+from labconsole.report.digest import Digest, describe_tolerances, find_non_default_tolerances
 from labconsole.store.open import open_store
 from support.job_records import taken as job_taken
 from support.report_runs import taken

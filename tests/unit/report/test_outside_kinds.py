@@ -12,7 +12,7 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.experiments.kinds import find_plugin_hashes
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.store.open import open_store
 from support.plugged_in import twice_installed
 

@@ -20,8 +20,8 @@ import pytest
 from labconsole.cli import main
 from labconsole.contracts.report import Finding, Mark, Table
 from labconsole.errors import ConfigError
-from labconsole.experiments.forwarding.units.order_effect import order_effects
 from labconsole.experiments.forwarding.units.results import results
+from labconsole.experiments.forwarding.units.spread import order_effects
 from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
@@ -34,7 +34,7 @@ from labconsole.report.evaluation import evaluate
 from labconsole.report.reference import load_reference
 from labconsole.report.sample import derive_coverage, select_sample
 from labconsole.report.tables import to_csv, to_latex, to_markdown
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.text.sanitize import escape_latex
 from support.job_records import taken as job_taken

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from labconsole.measure.statistics.effects import Effect
-from labconsole.measure.statistics.line_in_blocks import OverBlocks
+from labconsole.measure.statistics.regression import OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 from labconsole.report.table_builder import (
     TableColumn,

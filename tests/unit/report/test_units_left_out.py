@@ -26,14 +26,14 @@ from labconsole.contracts.report import (
     ReportUnit,
     Table,
 )
-from labconsole.experiments.forwarding.units import spread_by_load
+from labconsole.experiments.forwarding.units import spread
 from labconsole.experiments.units import report_units
 from labconsole.report import figure_drawing, panels
 from labconsole.report.assembly import build_figures, check_part
 from labconsole.report.loading import load_report
 from labconsole.report.panels import check_figure
 from labconsole.report.request import ReportRequest
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.testing import check_units
 from labconsole.text import axis
@@ -166,7 +166,7 @@ def test_parts_of_other_types_are_checked_too(part: Any, words: str):
 def test_trials_that_are_all_alike_are_drawn_around_their_mean():
     """0.1 + 0.1 + 0.1 is not three times 0.1: the mean of these is above each of them."""
     point = SimpleNamespace(trial_values_bps=[0.1] * 3, offered_bps=SimpleNamespace(mean=1e6), n=3, set_ups=1)
-    mark = spread_by_load._mark(untyped(point))
+    mark = spread._mark(untyped(point))
     assert max(mark.dots) < 0 == mark.high
     check_figure(figure(mark))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import StoreError
-from labconsole.store.exchange.importing import import_records
+from labconsole.store.importing import import_records
 from labconsole.store.location import FileLocation, default_path, parse_location, would_create
 from labconsole.store.open import open_store
 from support.store_samples import sample_record, sample_series

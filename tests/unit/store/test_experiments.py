@@ -14,7 +14,7 @@ from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.experiments.job.record import RECORD as JOB
 from labconsole.experiments.search.steps import LoadSearches
-from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kind import record_kinds
 from labconsole.model.record.search import SEARCH, SearchRecord
 from labconsole.model.record.summary import RunFilter
 from labconsole.store import experiments

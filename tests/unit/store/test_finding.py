@@ -9,9 +9,8 @@ import pytest
 
 from labconsole.model.query import FIELDS, QueryError, parse_query
 from labconsole.model.record.run import PlanRef, Reason, Total, Verdict
-from labconsole.model.record.summary import RunSummary
-from labconsole.model.sorting import SORTS, Sorting
-from labconsole.store import run_queries
+from labconsole.model.record.summary import SORTS, RunSummary, Sorting
+from labconsole.store import reading
 from labconsole.store.open import open_store
 from support.store_samples import sample_record
 
@@ -206,7 +205,7 @@ def test_a_database_sorts_as_the_list_does_and_pages_leave_nothing_out(store, co
 
 
 def test_every_field_and_every_column_can_be_asked_of_a_database(store):
-    from labconsole.store.run_queries import _SORT_COLUMNS
+    from labconsole.store.reading import _SORT_COLUMNS
     from labconsole.store.sql.query_terms import _COLUMNS
 
     assert set(_COLUMNS) == set(FIELDS)
@@ -214,7 +213,7 @@ def test_every_field_and_every_column_can_be_asked_of_a_database(store):
 
 
 def test_long_lists_are_read_in_several_statements(store, monkeypatch):
-    monkeypatch.setattr(run_queries, "IDS_AT_ONCE", 3)
+    monkeypatch.setattr(reading, "IDS_AT_ONCE", 3)
     every = store.find(parse_query(""), Sorting(), limit=1000)
     assert len(every) > 6
     assert [run.run_id for run in every] == [run.run_id for run in store.list()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import StoreError
-from labconsole.store.lazy_store import LazyStore
+from labconsole.store.open import LazyStore
 
 
 def test_nothing_is_opened_before_something_is_asked(tmp_path: Path) -> None:

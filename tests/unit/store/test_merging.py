@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
-from labconsole.store.exchange.merging import merge
+from labconsole.store.merging import merge
 from labconsole.store.open import open_store
 from support.store_places import ServerPlace, SqlitePlace
 from support.store_samples import sample_record, sample_series

@@ -12,9 +12,8 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
-from labconsole.model.record.note import exported, plan_notes
-from labconsole.store.exchange.importing import import_records
-from labconsole.store.exchange.lines import read_jsonl
+from labconsole.model.record.annotations import exported, plan_notes
+from labconsole.store.importing import import_records, read_jsonl
 from labconsole.store.open import open_store
 from support.store_samples import sample_record
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.store.exchange import import_checks
+from labconsole.store import importing
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record
 from support.consistent_runs import by_id, consistent
@@ -134,15 +134,15 @@ def test_what_is_stored_of_a_set_up_is_read_once(
     """However many runs of it come in: else an import takes the square of their number."""
     runs = by_id(consistent())
     read: list[str] = []
-    real = import_checks._add_stored_run
+    real = importing._add_stored_run
 
-    def counted(set_ups: import_checks.SetUps, row: import_checks.Row) -> None:
+    def counted(set_ups: importing.SetUps, row: importing.Row) -> None:
         read.append(row["run_id"])
         real(set_ups, row)
 
-    monkeypatch.setattr(import_checks, "_add_stored_run", counted)
-    monkeypatch.setattr("labconsole.store.exchange.importing.CHUNK_RUNS", 2)
-    monkeypatch.setattr("labconsole.store.exchange.merging.BATCH_RUNS", 2)
+    monkeypatch.setattr(importing, "_add_stored_run", counted)
+    monkeypatch.setattr("labconsole.store.importing.CHUNK_RUNS", 2)
+    monkeypatch.setattr("labconsole.store.merging.BATCH_RUNS", 2)
     store = stored(tmp_path / "runs.sqlite", [runs[ONE]])
     later = []
     for number in range(9):

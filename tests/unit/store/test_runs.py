@@ -18,8 +18,7 @@ from labconsole.errors import StoreError
 from labconsole.model.identity import new_run_id
 from labconsole.model.record.run import Fixed, PlanRef, Reason, Verdict
 from labconsole.model.record.summary import RunFilter
-from labconsole.store.exchange.importing import import_records
-from labconsole.store.exchange.lines import read_jsonl
+from labconsole.store.importing import import_records, read_jsonl
 from labconsole.store.open import open_store
 from support.store_samples import START, planned, sample_record, sample_series
 

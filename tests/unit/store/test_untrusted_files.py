@@ -23,8 +23,7 @@ from labconsole.model.identity import RUN_ID
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.yaml_file import load_yaml
-from labconsole.store.exchange.importing import import_records
-from labconsole.store.exchange.lines import parse_exported, read_jsonl
+from labconsole.store.importing import import_records, parse_exported, read_jsonl
 from labconsole.store.open import open_store
 from labconsole.store.series import pack_series, read_file, unpack_series
 from labconsole.store.writing import RunStore

@@ -188,7 +188,7 @@ def test_a_console_of_the_version_before_refuses_a_store_of_this_one(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_store(str(old)).close()
-    monkeypatch.setattr("labconsole.store.sql.opening.SCHEMA_VERSION", SCHEMA_VERSION - 1)
+    monkeypatch.setattr("labconsole.store.sql.backend.SCHEMA_VERSION", SCHEMA_VERSION - 1)
     for write in (True, False):
         with pytest.raises(
             StoreError, match=f"has schema version {SCHEMA_VERSION}; labconsole .* reads versions up to 4"

@@ -17,9 +17,9 @@ from labconsole.cli.text import check as check_text
 from labconsole.cli.text import gate as gate_text
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
 from labconsole.engine.check.result import CheckResult, CheckStatus
-from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
-from labconsole.engine.discovery.ports import Port
-from labconsole.engine.discovery.proposal import ProposedStream
+from labconsole.engine.discovery.hosts_file import HostsNode, hosts_text
+from labconsole.engine.discovery.probing import Port
+from labconsole.engine.discovery.wiring import ProposedStream
 from labconsole.model.inventory import NAME
 from labconsole.report.figure_drawing import draw_figure
 from labconsole.report.gate import Gate

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from labconsole.text.axis import Axis
-from labconsole.text.interval_bar import draw_intervals
+from labconsole.text.axis import Axis, draw_intervals
 
 
 def test_of_five_intervals_every_one_is_drawn() -> None:

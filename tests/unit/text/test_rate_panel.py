@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from labconsole.text.axis import Axis, fit_axis, fit_upright, format_ticks
-from labconsole.text.rate_grid import draw_grid, fit_grid
 from labconsole.text.rate_panel import (
     LEGEND,
     OFFERED_EVERY_DOTS,
     Cells,
     RateSeries,
     _losses,
+    draw_grid,
     draw_panels,
+    fit_grid,
     join_short_intervals,
 )
 

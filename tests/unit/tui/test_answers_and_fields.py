@@ -11,9 +11,9 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.settings import Settings
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.dialogs import Confirm
 from labconsole.tui.parts.fields import Choice, Field
-from labconsole.tui.parts.help import Help
+from labconsole.tui.parts.overlay import Help
 from labconsole.tui.parts.status import TopBar
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.screen import BenchScreen

@@ -9,8 +9,7 @@ import pytest
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.tui.console import clock
 from labconsole.tui.console.absence import AWAY_AFTER_S, NotableEvent, PresenceWatch
-from labconsole.tui.console.notifications import TerminalNotifier
-from labconsole.tui.console.notifier import OperatorNotifier
+from labconsole.tui.console.notifications import OperatorNotifier, TerminalNotifier
 from labconsole.tui.console.state import ConsoleState, PlanEnd
 from support.driven_console import SIZES, console, text, until
 from support.fake_session import make_record

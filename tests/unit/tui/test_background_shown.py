@@ -25,7 +25,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.platforms.loading import build_driver
 from labconsole.tui.console import form
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.screens.bench.streams import TOTAL, collect_stream_numbers
+from labconsole.tui.screens.bench.streams import TOTAL_ROW, collect_stream_numbers
 from labconsole.tui.screens.runs.run_pages import packets_page, verdict_page
 from support.background_records import FOUND, REQUEST, forwarding_record
 from support.fake_session import make_inventory, make_record
@@ -77,7 +77,7 @@ def test_the_second_guests_stream_is_shown_while_it_runs_and_enters_no_total() -
         shown.measured_pps.append(pps)
         shown.offered_packets = shown.measured_packets = int(pps)
     rows = collect_stream_numbers(inventory, telemetry, state)
-    assert (rows["s1"].offered_pps, rows["s3"].offered_pps, rows[TOTAL].offered_pps) == (1000.0, 50_000.0, 1000.0)
+    assert (rows["s1"].offered_pps, rows["s3"].offered_pps, rows[TOTAL_ROW].offered_pps) == (1000.0, 50_000.0, 1000.0)
     assert rows["s3"].offered_bps == 50_000 * 8 * (64 + 24), "of the second guest's own frames"
 
 

@@ -19,23 +19,22 @@ from labconsole.engine.live.telemetry import LiveDelays
 from labconsole.errors import LeaseHeld
 from labconsole.measure.statistics.repetitions import summarize
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.timing import Delay
+from labconsole.model.record.run import Delay
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
 from labconsole.tui.console.memory import ConsoleMemory
-from labconsole.tui.console.repetition_figures import TOTAL, RepetitionFigures
 from labconsole.tui.console.settings import Settings
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.console.state import TOTAL, RepetitionFigures
+from labconsole.tui.parts.action import KeyBar
+from labconsole.tui.parts.dialogs import Confirm, Pick
 from labconsole.tui.parts.fields import Field
-from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.pick import Pick
+from labconsole.tui.parts.overlay import Help
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
+from labconsole.tui.screens.bench.nodes import UutView
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.bench.uut import UutView
 from labconsole.wire.host_activity import NodeSurroundings
 from support.asking import partly
 from support.driven_console import SIZES, console, picture, settle, text, until

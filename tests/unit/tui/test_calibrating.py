@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.engine.leases import LeaseHolder
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.dialogs import Confirm
 from support.driven_console import console, shown, text, until
 from support.fake_lab_session import LabSession
 

@@ -24,9 +24,9 @@ from labconsole.errors import StoreError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui import app as app_module
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.dialogs import Confirm
 from labconsole.tui.parts.fields import Field
-from labconsole.tui.parts.help import Help
+from labconsole.tui.parts.overlay import Help
 from labconsole.tui.parts.runs_table import RunsTable
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.status import TopBar

@@ -26,11 +26,17 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
 from labconsole.tui.parts.runs_table import SavedRunsTable
-from labconsole.tui.screens.curves.curve_chart import CurveChart, legend_rows, svg_document
-from labconsole.tui.screens.curves.curves_table import CurvesTable
-from labconsole.tui.screens.curves.feed import CurveFeed
+from labconsole.tui.screens.curves.curve_chart import (
+    CurveChart,
+    CurveViewOptions,
+    even_ticks,
+    legend_rows,
+    log_ticks,
+    picture,
+    svg_document,
+)
+from labconsole.tui.screens.curves.curves_table import CurveFeed, CurvesTable
 from labconsole.tui.screens.curves.screen import CurvesScreen
-from labconsole.tui.screens.curves.view_options import CurveViewOptions, even_ticks, log_ticks, picture
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support import driven_console
 from support.driven_console import console, still, text, until

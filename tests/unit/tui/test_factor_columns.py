@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from textual.app import App
 
-from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.engine.execution.progress import StepState, StepView
 from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from labconsole.tui.parts.factor_table import factor_columns
 from labconsole.tui.parts.stored_trials import StoredTrials
-from labconsole.tui.parts.table import fit_columns
+from labconsole.tui.parts.table import factor_columns, fit_columns
 from labconsole.tui.screens.plans.searches_table import SearchesTable
 from support.driven_console import SIZES, console, shown, text, until
 from support.fake_session import FakeSession, make_inventory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
-from labconsole.tui.parts.figure_chart import _legend
+from labconsole.tui.parts.charts import _legend
 
 
 def test_a_legend_names_the_curves_of_its_panel_in_full_where_there_is_room() -> None:

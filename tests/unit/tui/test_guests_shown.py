@@ -11,14 +11,13 @@ import pytest
 from textual.widget import Widget
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.engine.execution.progress import StepState, StepView
 from labconsole.experiments.flow.live_view import build_picture as flow_picture
 from labconsole.experiments.flow.record import FlowRecord
-from labconsole.experiments.route.live_view import build_picture as route_picture
+from labconsole.experiments.route.procedure import build_picture as route_picture
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.guests_table import GuestsTable, format_guest_counts
-from labconsole.tui.parts.step_screen import StepScreen, StepSelection
+from labconsole.tui.parts.step_screen import GuestsTable, StepScreen, StepSelection, format_guest_counts
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.bench.streams import StreamsTable

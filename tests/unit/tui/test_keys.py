@@ -11,7 +11,7 @@ from textual.widgets import Input
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.keymap import DIALOGS, PARTS
 from labconsole.tui.parts.action import HasActions, display_key
-from labconsole.tui.parts.help import Help
+from labconsole.tui.parts.overlay import Help
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.step_screen import StepScreen, StepSelection
 from labconsole.tui.parts.stored_trials import StoredTrials

@@ -12,8 +12,8 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.widget import Widget
 from textual.widgets import Input
 
-from labconsole.tui.parts import key_queue
-from labconsole.tui.parts.key_queue import KeyQueueApp
+from labconsole.tui.console import runtime
+from labconsole.tui.console.runtime import KeyQueueApp
 from labconsole.tui.screens.bench.screen import BenchScreen
 from support.driven_console import console, until
 
@@ -86,12 +86,12 @@ class WithBusy(KeyQueueApp):
 
 @pytest.mark.asyncio
 async def test_one_busy_widget_holds_all_keys_up_once_and_not_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_queue, "LIMIT_S", 0.2)
+    monkeypatch.setattr(runtime, "KEY_LIMIT_S", 0.2)
     app = WithBusy()
     looks: list[object] = []
     look = app._look
 
-    async def counted(passed: key_queue.Passed, widget: Widget) -> None:
+    async def counted(passed: runtime.Passed, widget: Widget) -> None:
         looks.append(passed)
         await look(passed, widget)
 
@@ -102,7 +102,7 @@ async def test_one_busy_widget_holds_all_keys_up_once_and_not_each_of_them(monke
         async with asyncio.timeout(30):
             while not app.left:  # a pilot's pause would wait for the busy one
                 await asyncio.sleep(0.01)
-        assert len(looks) <= 2 * 0.2 / key_queue.LOOK_S + 2  # one limit for all, and perhaps one for the screen
+        assert len(looks) <= 2 * 0.2 / runtime.KEY_LOOK_S + 2  # one limit for all, and perhaps one for the screen
         app.query_one(Busy).free.set()
 
 

@@ -17,8 +17,7 @@ from textual.widgets import Input
 from textual.worker import WorkerCancelled
 
 from labconsole.contracts.ports import StoredTrial
-from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.execution.progress import ExecutionStatus, TrialState
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LeaseHeld
@@ -26,19 +25,16 @@ from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import RunRecord
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
-from labconsole.tui.console.journal import MOST_ENTRIES
-from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.console.state import MOST_ENTRIES
+from labconsole.tui.parts.dialogs import AskText, Confirm
 from labconsole.tui.parts.runs_table import RunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.check.checks_table import ChecksTable
 from labconsole.tui.screens.check.screen import CheckScreen
-from labconsole.tui.screens.log.journal_table import JournalTable
-from labconsole.tui.screens.log.screen import LogScreen
-from labconsole.tui.screens.nodes.node_details import interface_rows
-from labconsole.tui.screens.nodes.node_list import NodeList
+from labconsole.tui.screens.log.screen import JournalTable, LogScreen
+from labconsole.tui.screens.nodes.node_panels import NodeList, interface_rows
 from labconsole.tui.screens.nodes.screen import NodesScreen
-from labconsole.tui.screens.plans import store_watch
+from labconsole.tui.screens.plans import plans_table
 from labconsole.tui.screens.plans.grid import GridTable
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.screen import PlansScreen
@@ -153,16 +149,16 @@ async def test_what_another_console_measured_of_a_plan_is_seen_when_plans_are_sh
         await until(pilot, lambda: isinstance(app.screen, BenchScreen))
         await pilot.press("4")
         await shown(app, pilot, "begun", "[■] ■  ·")
-        monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
-        monkeypatch.setattr(store_watch, "REST_RATIO", 0.0)
+        monkeypatch.setattr(plans_table, "WATCH_EVERY_S", 0.0)
+        monkeypatch.setattr(plans_table, "WATCH_REST_RATIO", 0.0)
         await pilot.press("1", "4")
         session.store.records[:] = await measured_elsewhere(plans, 6)
         await shown(app, pilot, "✓ stored", "[■] ■  ■")
 
 
 async def test_what_another_console_measured_while_a_plan_ran_here_is_seen_when_that_has_ended(plans, monkeypatch):
-    monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
-    monkeypatch.setattr(store_watch, "REST_RATIO", 0.0)
+    monkeypatch.setattr(plans_table, "WATCH_EVERY_S", 0.0)
+    monkeypatch.setattr(plans_table, "WATCH_REST_RATIO", 0.0)
     (plans / "own.yaml").write_text(PLAN.replace("plan: pair", "plan: own").replace("10Mbit", "20Mbit"))
     async with console(lambda: LabSession(hold=True), screen="4") as (app, session, pilot):
         await shown(app, pilot, "plans/own.yaml", " pair ", "ready")
@@ -180,8 +176,8 @@ async def test_what_another_console_measured_while_a_plan_ran_here_is_seen_when_
 
 
 async def test_plans_are_asked_for_again_only_when_the_store_has_moved(monkeypatch):
-    monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
-    monkeypatch.setattr(store_watch, "REST_RATIO", 0)
+    monkeypatch.setattr(plans_table, "WATCH_EVERY_S", 0.0)
+    monkeypatch.setattr(plans_table, "WATCH_REST_RATIO", 0)
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready")
         await rescanned(app)
@@ -201,8 +197,8 @@ async def test_plans_are_asked_for_again_only_when_the_store_has_moved(monkeypat
 
 
 async def test_a_plan_that_ended_here_says_so_also_after_it_was_left(monkeypatch):
-    monkeypatch.setattr(store_watch, "EVERY_S", 0.0)
-    monkeypatch.setattr(store_watch, "REST_RATIO", 0)
+    monkeypatch.setattr(plans_table, "WATCH_EVERY_S", 0.0)
+    monkeypatch.setattr(plans_table, "WATCH_REST_RATIO", 0)
     async with console(screen="4") as (app, session, pilot):
         await shown(app, pilot, "pair.yaml", "ready")
         await rescanned(app)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from labconsole.engine.execution import stopwatch
+from labconsole.engine.execution import stop_conditions
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
@@ -48,7 +48,7 @@ class StillTime:
 def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "monotonic_s", lambda: 100.0)
     monkeypatch.setattr(clock, "wall_s", lambda: NOW_S)
-    monkeypatch.setattr(stopwatch, "time", StillTime)
+    monkeypatch.setattr(stop_conditions, "time", StillTime)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plans").mkdir()

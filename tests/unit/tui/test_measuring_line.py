@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.stopwatch import Stopwatch
+from labconsole.engine.execution.stop_conditions import Stopwatch
 from labconsole.engine.live.events import NodeChanged, NodeState, Phase, PhaseChanged, TrialStarted
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui.console.current_measurement import CurrentMeasurement, build_current_measurement, format_point
 from labconsole.tui.console.state import ConsoleState, PlanEnd
-from labconsole.tui.parts.measuring_line import MeasuringLine, fitting
+from labconsole.tui.parts.status import MeasuringLine, fitting
 from support.driven_console import SIZES, console, settle, text, until
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession
@@ -166,7 +166,7 @@ async def test_how_a_plan_ended_stays_in_sight_until_it_is_read_or_the_next_thin
 
 def test_somebody_elses_trial_is_told_apart() -> None:
     now = CurrentMeasurement(what=("raw",), place=("",), plan=("",), step=("sending",), by="eve@desk")
-    from labconsole.tui.parts.measuring_line import _one_line
+    from labconsole.tui.parts.status import _one_line
 
     assert "".join(text for text, _ in _one_line(now, 80)).startswith(" ◇ eve@desk measures · raw · sending")
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.traceback import Traceback
 
 from labconsole.measure.comparison import Pair
-from labconsole.tui.console.journal import Entry
-from labconsole.tui.console.sanitizing_app import SanitizingApp, SanitizingSegments
-from labconsole.tui.parts import new_file
+from labconsole.tui.console.runtime import SanitizingApp, SanitizingSegments
+from labconsole.tui.console.state import Entry
+from labconsole.tui.parts import dialogs
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 from support.foreign_words import PIECES, check_tabs
 from support.fuzzing import harmful
@@ -66,7 +66,7 @@ def test_a_line_of_the_log_is_one_line() -> None:
 
 def test_a_new_file_holds_words(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    ask = new_file.ask("it", str(path), "", {".tsv": lambda: WORDS}, lambda _: None)
+    ask = dialogs.ask_new_file("it", str(path), "", {".tsv": lambda: WORDS}, lambda _: None)
     taken: Awaitable[str] = ask._take(str(path))
 
     async def answer() -> str:

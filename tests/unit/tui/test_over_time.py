@@ -9,14 +9,14 @@ import pytest
 from textual.app import App
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.execution.step_view import StepView
+from labconsole.engine.execution.progress import StepView
 from labconsole.experiments.flow.live_view import INTO, SendingWatch
 from labconsole.experiments.flow.live_view import build_picture as flow_picture
-from labconsole.experiments.route.live_view import build_picture as route_picture
+from labconsole.experiments.route.procedure import build_picture as route_picture
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts import over_time_chart
+from labconsole.tui.parts import charts
+from labconsole.tui.parts.charts import OverTimeChart, _guests_legend, _rows
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.over_time_chart import OverTimeChart, _legend, _rows
 from support.crew_shown import bounded, step_under_way
 from support.driven_console import SIZES, console, shown, text, until
 from support.fake_lab_session import LabSession
@@ -77,7 +77,7 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
             drawn.append(1)
             return []
 
-        monkeypatch.setattr(over_time_chart, "_rows", draws)
+        monkeypatch.setattr(charts, "_rows", draws)
         for _ in range(20):
             chart.show(StepPicture(guests=SENDING, over_time=TWO))
         assert not drawn
@@ -97,7 +97,7 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
     ],
 )
 async def test_a_title_with_its_unit_fits_beside_the_plans_at_120_columns(monkeypatch, over_time, words):
-    monkeypatch.setattr(over_time_chart, "MIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(charts, "MIN_INTERVAL_S", 0.0)
 
     class Alone(App[None]):
         CSS = "OverTimeChart { width: 66; height: 20; border: round white; }"
@@ -133,7 +133,7 @@ def test_what_takes_effect_is_marked_where_it_does(width: int, height: int):
 
 def test_what_has_no_room_in_the_legend_is_counted():
     curves = tuple(PictureCurve(name=f"guest{number}", seconds=(1.0,), values=(1.0,)) for number in range(30))
-    spans = _legend(OverTime(title="t", unit="u", curves=curves), 60)
+    spans = _guests_legend(OverTime(title="t", unit="u", curves=curves), 60)
     line = "".join(text for text, _ in spans)
     assert len(line) <= 60
     assert line.endswith(f"+ {30 - line.count('guest')} more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.tui.parts.processors import processors_line
+from labconsole.tui.parts.node_text import processors_line
 from labconsole.wire.processors import ProcessorsSampled, ProcessorUse
 from support.driven_console import SIZES, console, text, until
 from support.fake_session import FakeSession

@@ -16,12 +16,11 @@ import pytest
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.run import LedgerHop, RunRecord
-from labconsole.model.record.timing import Delay, OneWayDelay, Quantiles
+from labconsole.model.record.run import Delay, LedgerHop, OneWayDelay, Quantiles, RunRecord
 from labconsole.store.open import open_store
 from labconsole.text import charts
 from labconsole.tui.screens.bench.streams import StreamsTable
-from labconsole.tui.screens.runs.run_series import stream_rates
+from labconsole.tui.screens.runs.details import stream_rates
 from support.background_records import REQUEST
 from support.driven_console import SIZES, console, picture, settle, still, text, until
 from support.fake_session import INVENTORY, FakeSession, make_inventory

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from labconsole.tui.app import ConsoleApp, run_console
-from labconsole.tui.console import throttled_selector
-from labconsole.tui.console.throttled_selector import REST_S, ThrottledSelector
+from labconsole.tui.console import runtime
+from labconsole.tui.console.runtime import REST_S, ThrottledSelector
 from support.driven_console import console
 from support.fake_session import FakeSession
 
@@ -77,7 +77,7 @@ class Looks:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(throttled_selector, "time", clock)
+    monkeypatch.setattr(runtime, "time", clock)
     return clock
 
 

@@ -11,7 +11,7 @@ import pytest
 from labconsole.errors import StoreError
 from labconsole.store.open import open_store
 from labconsole.text.sanitize import sanitize_cell
-from labconsole.tui.screens.runs import run_files
+from labconsole.tui.screens.runs import list_actions
 from support.store_samples import sample_record
 
 
@@ -32,8 +32,8 @@ def test_a_note_that_is_a_formula_is_exported_as_words(tmp_path: Path):
         store.save(sample_record())
         run_id = store.list()[0].run_id
         store.set_note(run_id, "=1+1", author="anna@a")
-        path, stream = run_files.create(str(tmp_path / "out.csv"))
-        assert run_files.write(path, stream, store.list(), store) == (1, [])
+        path, stream = list_actions.create_run_file(str(tmp_path / "out.csv"))
+        assert list_actions.write_run_files(path, stream, store.list(), store) == (1, [])
     (row,) = csv.DictReader(path.read_text().splitlines())
     assert row["note"] == "'=1+1"
     assert row["run_id"] == run_id
@@ -49,6 +49,6 @@ def test_a_list_that_breaks_off_leaves_no_half_a_file(tmp_path: Path, suffix: st
     store: Any
     with open_store(str(tmp_path / "runs.sqlite")) as store:
         store.save(sample_record())
-        path, stream = run_files.create(str(tmp_path / f"out{suffix}"))
-        assert run_files.write(path, stream, Breaking(store.list()), store) == (0, ["database is locked"])
+        path, stream = list_actions.create_run_file(str(tmp_path / f"out{suffix}"))
+        assert list_actions.write_run_files(path, stream, Breaking(store.list()), store) == (0, ["database is locked"])
     assert not path.exists()

@@ -12,21 +12,20 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from labconsole.engine.live.events import TrialFinished
-from labconsole.model.record.note import NotedRecord, RunNote
+from labconsole.model.record.annotations import NotedRecord, RunNote
 from labconsole.model.record.run import RunRecord
-from labconsole.model.sorting import SORTS, Sorting
-from labconsole.store.exchange.lines import read_jsonl
+from labconsole.model.record.summary import SORTS, Sorting
+from labconsole.store.importing import read_jsonl
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock, saved_runs
+from labconsole.tui.console.memory import SavedViews, View
 from labconsole.tui.console.saved_runs import SavedRuns
-from labconsole.tui.console.views import SavedViews, View
-from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.dialogs import AskText
 from labconsole.tui.parts.filter_line import FilterInput
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.runs import run_files, run_list
-from labconsole.tui.screens.runs.details import PageTabs
-from labconsole.tui.screens.runs.details_pane import DetailsPane
+from labconsole.tui.screens.runs import list_actions, run_list
+from labconsole.tui.screens.runs.details import DetailsPane, PageTabs
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.driven_console import console, picture, still, text, until
 from support.fake_session import FakeSession
@@ -416,15 +415,15 @@ async def test_marked_runs_are_exported_to_a_new_file_and_never_over_one(tmp_pat
 )
 async def test_a_file_that_cannot_be_made_is_said(name: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        run_files.create(name)
+        list_actions.create_run_file(name)
 
 
 async def test_a_damaged_record_is_left_out_of_an_export_and_told(tmp_path: Path) -> None:
     session = session_with_runs()
     runs = session.store.list()[:3]
     session.store.damaged.add(runs[1].run_id)
-    path, stream = run_files.create(str(tmp_path / "x.jsonl"))
-    assert run_files.write(path, stream, runs, session.store) == (
+    path, stream = list_actions.create_run_file(str(tmp_path / "x.jsonl"))
+    assert list_actions.write_run_files(path, stream, runs, session.store) == (
         2,
         [f"run {runs[1].run_id}: not valid JSON: Expecting value: line 1 column 1 (char 0)"],
     )

@@ -10,8 +10,7 @@ from textual.pilot import Pilot
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.errors import LeaseHeld
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.ask_search import AskSearch
-from labconsole.tui.parts.confirm import Confirm
+from labconsole.tui.parts.dialogs import AskSearch, Confirm
 from labconsole.tui.parts.fields import Field
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.screens.bench.screen import BenchScreen

@@ -14,12 +14,10 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from labconsole.contracts.picture import PicturePart, PictureTrial, StepPicture
-from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_view import StepState
+from labconsole.engine.execution.progress import ExecutionStatus, StepState
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.confirm import Confirm
-from labconsole.tui.parts.step_picture import StepTrials
-from labconsole.tui.parts.step_screen import StepScreen
+from labconsole.tui.parts.dialogs import Confirm
+from labconsole.tui.parts.step_screen import StepScreen, StepTrials
 from labconsole.tui.screens.plans.screen import PlansScreen
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support.driven_console import SIZES, console, shown, text, until

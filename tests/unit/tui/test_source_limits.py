@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.tui.console.source_limits import find_source_limit
+from labconsole.tui.console.form import find_source_limit
 from labconsole.tui.parts.fields import Field
 from support.driven_console import SIZES, console, text, until
 from support.envelopes import envelope, point

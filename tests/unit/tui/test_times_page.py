@@ -6,7 +6,7 @@ import pytest
 
 from labconsole.cli.text.runs import run_lines
 from labconsole.model.record.run import RunRecord
-from labconsole.tui.screens.runs.times_page import NOT_TIMED, times_page
+from labconsole.tui.screens.runs.run_pages import NOT_TIMED, times_page
 from support.saved_runs import saved_record
 from support.timed_packets import histogram, told_times
 

@@ -14,7 +14,7 @@ from textual.css.parse import parse
 from textual.strip import Strip
 
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.console.style_sheet import StyleSheet
+from labconsole.tui.console.runtime import StyleSheet
 from labconsole.tui.console.theme import DARK
 from labconsole.tui.parts.lines import Tones
 from support.driven_console import console, settle, still

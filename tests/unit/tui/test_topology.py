@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from labconsole.engine.live.hops import follow
-from labconsole.engine.live.telemetry import Telemetry
+from labconsole.engine.live.telemetry import Telemetry, follow
 from labconsole.model.inventory import Inventory
 from labconsole.tui.screens.bench.topology import Topology
-from labconsole.verdict.stream_path import CountingPoint
+from labconsole.verdict.observations import CountingPoint
 from support.driven_console import SIZES, console, settle, text, until
 from support.fake_session import FakeSession
 

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-from labconsole.api.trends import read_trends
+from labconsole.api.comparisons import read_trends
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError
 from labconsole.store.open import open_store

@@ -10,15 +10,13 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input
 
-from labconsole.model.record.note import RunNote
-from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.filter_line import FilterLine
+from labconsole.model.record.annotations import RunNote
+from labconsole.tui.parts.dialogs import AskText, Pick
+from labconsole.tui.parts.fields import TypedText
+from labconsole.tui.parts.filter_line import FilterLine, QuickFilter
 from labconsole.tui.parts.lines import Lines, Span, set_border_titles
-from labconsole.tui.parts.pick import Pick
-from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.stored_trials import StoredTrials
-from labconsole.tui.parts.typed_text import TypedText
 from labconsole.tui.screens import SCREENS
 from support.driven_console import console, picture, settle, until
 from support.fake_lab_session import LabSession, result

@@ -15,8 +15,8 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
 from labconsole.tui.console.current_measurement import CurrentMeasurement, build_current_measurement
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.measuring_line import MeasuringLine, _two_lines
+from labconsole.tui.parts.dialogs import AskText
+from labconsole.tui.parts.status import MeasuringLine, _two_lines
 from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, make_record

@@ -12,18 +12,17 @@ from textual.color import Color
 from textual.theme import Theme
 
 from labconsole.engine.check.result import CheckStatus
-from labconsole.engine.execution.grid import Cell, TrialState
-from labconsole.engine.execution.progress import ExecutionStatus
+from labconsole.engine.execution.progress import Cell, ExecutionStatus, TrialState
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import theme
 from labconsole.tui.console.state import VERDICT_GLYPHS
-from labconsole.tui.parts.node_state import STATE_LOOKS
+from labconsole.tui.parts.node_text import STATE_LOOKS
 from labconsole.tui.parts.status import SEVERITY_MARK
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.check import checks_table
-from labconsole.tui.screens.log import journal_table
+from labconsole.tui.screens.log import screen
 from labconsole.tui.screens.plans import grid, plans_table, searches_table
 from support.driven_console import SIZES, console, picture, settle, until
 from support.fake_lab_session import LabSession
@@ -44,7 +43,7 @@ def glyphs(looks: Mapping[Any, tuple[str, str]]) -> list[str]:
         pytest.param([f"{glyph} {verdict}" for verdict, glyph in VERDICT_GLYPHS.items()], id="verdicts"),
         pytest.param(list(VERDICT_GLYPHS.values()), id="verdicts' glyphs"),
         pytest.param(glyphs(SEVERITY_MARK), id="events"),
-        pytest.param(glyphs(journal_table.LOOKS), id="log"),
+        pytest.param(glyphs(screen.LOOKS), id="log"),
         pytest.param(glyphs(checks_table.LOOKS), id="checks"),
         pytest.param(glyphs(searches_table.LOOKS), id="searches"),
         pytest.param([f"{g} {s.value}" for s, (g, _) in plans_table.STATUS_LOOKS.items()], id="plans"),

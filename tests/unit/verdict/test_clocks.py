@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from labconsole.cli.text.runs import run_lines
-from labconsole.engine.trial.clock_statements import worse
-from labconsole.measure.clocks import agreement, clock_sentence
+from labconsole.engine.trial.recorder import worse
 from labconsole.measure.packet_times import packet_times
 from labconsole.measure.recompute.counts import contradicting_counts
 from labconsole.measure.recompute.record import unjudged
+from labconsole.measure.timing import agreement, clock_sentence
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.clocks import EXTENSION, ClockAgreement, ClockStatement
+from labconsole.model.record.extensions import CLOCKS, ClockAgreement, ClockStatement
 from labconsole.model.record.run import RunRecord
 from labconsole.verdict.observations import NicClockObservation, TimedStream
 from labconsole.wire.capture import CountedDelay
@@ -146,7 +146,7 @@ def wrong(run: RunRecord) -> list[str]:
 def test_by_a_stated_bound_a_delay_is_one_way_that_none_measured_would_show(inventory: Inventory) -> None:
     plain = taken(inventory, node(0, 50_000), node(0, 50_000))
     told = packet_times(plain.streams[0])
-    assert told is not None and told.delay_ns is None and EXTENSION not in plain.streams[0].extensions
+    assert told is not None and told.delay_ns is None and CLOCKS not in plain.streams[0].extensions
     assert clock_sentence(plain.streams[0]) is None
 
     run = taken(inventory, node(0, 50_000, **declared(300)), node(0, 50_000, **ptp(400)))
@@ -189,7 +189,7 @@ def test_an_agreement_that_its_environment_does_not_bear_out_is_seen(
     inventory: Inventory, change: dict[str, Any], where: str
 ) -> None:
     run = copy.deepcopy(taken(inventory, node(0, 50_000, **declared(300)), node(0, 50_000, **ptp(400))))
-    run.streams[0].extensions[EXTENSION].update(change)
+    run.streams[0].extensions[CLOCKS].update(change)
     assert f"streams[0].extensions.clocks.{where}" in wrong(run)
     tighter = copy.deepcopy(taken(inventory, node(0, 50_000, **declared(300)), node(0, 50_000, **ptp(400))))
     tighter.environment["nodes"]["snk1"]["clock_stated"]["reference"] = None
@@ -199,7 +199,7 @@ def test_an_agreement_that_its_environment_does_not_bear_out_is_seen(
 
 def test_an_agreement_of_another_version_is_left_alone(inventory: Inventory) -> None:
     run = copy.deepcopy(taken(inventory, node(0, 50_000, **declared(300)), node(0, 50_000, **ptp(400))))
-    run.streams[0].extensions[EXTENSION]["version"] = 2
+    run.streams[0].extensions[CLOCKS]["version"] = 2
     assert wrong(run) == [] and "the extension clocks" in list(unjudged(run))
     assert clock_sentence(run.streams[0]) is None
 
@@ -207,7 +207,7 @@ def test_an_agreement_of_another_version_is_left_alone(inventory: Inventory) -> 
 def test_what_another_program_wrote_of_clocks_is_told_as_text(inventory: Inventory) -> None:
     told = ClockAgreement(bound_ns=None, bound_by=None, measured_ns=None, stated_ns=None, unused="no\nword")
     run = copy.deepcopy(taken(inventory, node(0, 1, **declared(3)), node(0, 1)))
-    run.streams[0].extensions[EXTENSION] = told.model_dump()
+    run.streams[0].extensions[CLOCKS] = told.model_dump()
     assert clock_sentence(run.streams[0]) == (
         "how far the clocks agree is not known; what is stated does not count: no word"
     )
@@ -271,4 +271,4 @@ def test_by_stamps_of_a_clock_that_is_not_known_only_variation_is_told(inventory
 def test_a_clock_that_shows_anything_is_no_end_of_a_trial(inventory: Inventory) -> None:
     source, sink = node(2**63 - 1, 2**61, **declared(300)), node(-(2**63), 2**61, **declared(300))
     run = record(inventory, observe(inventory), environment={"nodes": {"src1": source, "snk1": sink}})
-    assert run.streams[0].extensions[EXTENSION]["contradicted"] and wrong(run) == []
+    assert run.streams[0].extensions[CLOCKS]["contradicted"] and wrong(run) == []

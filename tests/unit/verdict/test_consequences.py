@@ -9,8 +9,7 @@ from labconsole.model.record.verdict_codes import TITLES, WEIGHT, WHAT_TO_DO, de
 from labconsole.model.tolerances import Tolerances
 from labconsole.report.trial_text import reason_lines
 from labconsole.tui.screens.runs.run_pages import verdict_page
-from labconsole.verdict.reason_tree import FOLLOWS, arrange, weighed
-from labconsole.verdict.reasons import each_place, reason
+from labconsole.verdict.reasons import FOLLOWS, arrange, each_place, reason, weighed
 from support.observed_trials import SENT, observe, record
 
 

@@ -15,8 +15,7 @@ import pytest
 from labconsole.agent.reading.drops import TROUBLE
 from labconsole.verdict.driver_losses import DRIVERS, losses_of
 from labconsole.verdict.hops import DROP, _direction, driver_losses
-from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.stream_path import CountingPoint
+from labconsole.verdict.observations import CountingPoint, TrialObservations
 from labconsole.wire.codec import STAT_NAMES
 from support.observed_trials import codes, found, record, tell, undisturbed
 

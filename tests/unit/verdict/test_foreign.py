@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from labconsole.agent.reading import foreign
-from labconsole.agent.reading.foreign import program
+from labconsole.agent.reading import port_listeners
+from labconsole.agent.reading.port_listeners import build_foreign_filter
 from labconsole.engine.check import quiet
-from labconsole.engine.trial.foreign_taps import EVERY_BELOW_PPS, SinkPortHolder, ports_to_watch
 from labconsole.engine.trial.setup import Flow
+from labconsole.engine.trial.traffic import EVERY_BELOW_PPS, SinkPortHolder, ports_to_watch
 from labconsole.errors import AgentError
 from labconsole.experiments.route.record import RouteSinkRecord
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -97,7 +97,7 @@ FRAMES = [
 
 @pytest.mark.parametrize(("frame", "name"), FRAMES)
 def test_a_frame_is_called_by_its_first_bytes(frame: bytes, name: str):
-    assert classify_frame(frame[: foreign.SNAP_BYTES], OWN) == name
+    assert classify_frame(frame[: port_listeners.SNAP_BYTES], OWN) == name
     assert name.startswith("0x") or name in PROTOCOL_NAMES
 
 
@@ -122,7 +122,7 @@ def passes(text: bytes, frame: bytes) -> int:
 @pytest.mark.parametrize("streams", [0, 1, 3, MAX_STREAMS])
 def test_the_filter_drops_the_streams_own_frames_and_no_others(streams: int):
     own = [OWN[0]._replace(udp_sink_port=9 + place) for place in range(streams)]
-    text = program(own)
+    text = build_foreign_filter(own)
     assert all(passes(text, udp(port=9 + place)) == 0 for place in range(streams))
     others = [
         udp(port=9 + streams),
@@ -132,7 +132,7 @@ def test_the_filter_drops_the_streams_own_frames_and_no_others(streams: int):
         udp(options=bytes(4)),
         *(frame for frame, name in FRAMES if len(frame) >= 50 and name != "udp_test"),
     ]
-    assert all(passes(text, frame) == foreign.SNAP_BYTES for frame in others)
+    assert all(passes(text, frame) == port_listeners.SNAP_BYTES for frame in others)
 
 
 def tap(

@@ -10,8 +10,7 @@ from labconsole.measure.drop_causes import describe_off_path_drops
 from labconsole.measure.recompute.record import examine, unjudged
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.verdict.kernel_drops import find_hop, label
-from labconsole.verdict.observations import KernelWitness
-from labconsole.verdict.stream_path import CountingPoint
+from labconsole.verdict.observations import CountingPoint, KernelWitness
 from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, KernelDropsStarted
 from support.observed_trials import SENT, counters, observe, record
 

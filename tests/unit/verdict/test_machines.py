@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.observations import TrialObservations
-from labconsole.verdict.shared_hosts import INITIAL_PID_NAMESPACE
+from labconsole.verdict.offered_shortfall import INITIAL_PID_NAMESPACE
 from labconsole.wire.host_activity import CpuShares, UsageWindow
 from support.observed_trials import PORTS, SENT, bent, busy, codes, found, record, tell, undisturbed
 

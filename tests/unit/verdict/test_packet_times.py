@@ -9,12 +9,12 @@ import pytest
 
 from labconsole.cli.text.runs import packet_times_texts
 from labconsole.measure.packet_times import build_packet_times, describe_xdp, packet_times, refusal
-from labconsole.measure.recompute.packet_times import contradicting_times
+from labconsole.measure.recompute.extensions import contradicting_times
 from labconsole.measure.recompute.record import unjudged
 from labconsole.measure.recompute.verdict import rejudge
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.packet_times import EXTENSION, PacketTimes
+from labconsole.model.record.extensions import PACKET_TIMES, PacketTimes
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.verdict.observations import TimedStream, TrialObservations, UntimedStream
@@ -92,7 +92,7 @@ def test_delays_since_due_that_cannot_be_are_seen(inventory: Inventory, nodes_of
 
     def changed(**changes: Any) -> list[str]:
         other = copy.deepcopy(run)
-        told = other.streams[0].extensions[EXTENSION]
+        told = other.streams[0].extensions[PACKET_TIMES]
         told["due_ns"].update(changes)
         return wrong(other)
 
@@ -103,7 +103,7 @@ def test_delays_since_due_that_cannot_be_are_seen(inventory: Inventory, nodes_of
     other = nodes_of_one_kernel(inventory, timed(observe(inventory), shorter))
     assert f"{where}.p50" in wrong(other), "none is due later than it is sent"
     untold = copy.deepcopy(run)
-    untold.streams[0].extensions[EXTENSION].update(delay_ns=None, reason="the clocks are apart")
+    untold.streams[0].extensions[PACKET_TIMES].update(delay_ns=None, reason="the clocks are apart")
     assert where in wrong(untold)
 
 
@@ -274,7 +274,7 @@ def test_what_an_xdp_program_changes_is_told_once_a_port(
     run = nodes_of_one_kernel(inventory, seen)
     told = times_of(run)
     assert (told.by, describe_xdp(told)) == (by, words)
-    assert run.streams[0].extensions[EXTENSION]["port"] == {**xdp.to_wire()}
+    assert run.streams[0].extensions[PACKET_TIMES]["port"] == {**xdp.to_wire()}
     (entry,) = (each for each in run.influences if each["kind"] == "xdp")
     interface = seen.streams[0].stream.sink.interface
     assert entry["detail"] == f"{interface}: packets were timed by {by}: {words}"
@@ -286,8 +286,8 @@ def test_what_an_xdp_program_changes_is_told_once_a_port(
 
 def test_a_record_of_a_socket_filter_says_what_it_always_said(inventory: Inventory) -> None:
     run = record(inventory, timed(observe(inventory), counted()))
-    assert run.streams[0].extensions[EXTENSION]["by"] == "socket filter"
-    assert "port" not in run.streams[0].extensions[EXTENSION] and describe_xdp(times_of(run)) is None
+    assert run.streams[0].extensions[PACKET_TIMES]["by"] == "socket filter"
+    assert "port" not in run.streams[0].extensions[PACKET_TIMES] and describe_xdp(times_of(run)) is None
     assert not [each for each in run.influences if each["kind"] == "xdp"]
 
 
@@ -297,13 +297,13 @@ def test_a_kernel_that_does_not_time_is_told_once_and_changes_nothing(inventory:
     run = record(inventory, seen)
     assert packet_times(run.streams[0]) is None
     assert refusal(run.streams[0]) == "packets are timed for root only"
-    assert run.streams[0].extensions[EXTENSION]["refused"]["code"] == "no_permission"
+    assert run.streams[0].extensions[PACKET_TIMES]["refused"]["code"] == "no_permission"
     assert codes(run) == set() and wrong(run) == []
 
 
 def bent(run: RunRecord, path: str, value: Any) -> RunRecord:
     data = copy.deepcopy(run.to_json())
-    inner = data["streams"][0]["extensions"][EXTENSION]
+    inner = data["streams"][0]["extensions"][PACKET_TIMES]
     *way, last = path.split(".")
     for key in way:
         inner = inner[key]
@@ -348,7 +348,7 @@ def test_what_was_changed_is_named(
     inventory: Inventory, nodes_of_one_kernel: Any, path: str, value: Any, where: str
 ) -> None:
     run = nodes_of_one_kernel(inventory, timed(observe(inventory), counted()))
-    assert f"streams[0].extensions.{EXTENSION}.{where}" in wrong(bent(run, path, value))
+    assert f"streams[0].extensions.{PACKET_TIMES}.{where}" in wrong(bent(run, path, value))
 
 
 def test_what_another_version_wrote_is_not_judged_and_that_is_said(

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks or the comparison."""
     _refuse_strays(args)
     if args.observer_effect is not None:
-        from labconsole.cli.commands.check.observer_effect import run_observer_effect
+        from labconsole.cli.commands.check.checks import run_observer_effect
 
         return run_observer_effect(args)
     from labconsole.cli.commands.check.checks import run_checks

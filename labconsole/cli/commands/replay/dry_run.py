@@ -9,14 +9,11 @@ from typing import Any
 from labconsole.cli.output import print_json_line, print_lines
 from labconsole.cli.session_runner import show_set_ups
 from labconsole.cli.text.replay import format_h_mm_ss, format_size
-from labconsole.engine.execution.blocks import first_block
+from labconsole.engine.execution.blocks import describe_background, first_block, format_block, room_refusal
 from labconsole.engine.execution.pending import Dependency, count_requested, dependencies, is_requested, load_plan_state
-from labconsole.engine.execution.set_up_tracker import describe_background, format_block
-from labconsole.engine.execution.time_limit import room_refusal
 from labconsole.engine.testbed import Testbed
-from labconsole.model.plan.blocks import PILOT, describe_fixed_order
 from labconsole.model.plan.estimate import Estimate, estimate
-from labconsole.model.plan.order import Trial, configuration
+from labconsole.model.plan.order import PILOT, Trial, configuration, describe_fixed_order
 from labconsole.model.plan.plan import Plan
 from labconsole.store.writing import RunStore
 from labconsole.units import counted, format_count

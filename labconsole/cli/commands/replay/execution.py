@@ -1,30 +1,36 @@
-"""A replay: measures the missing trials of its plans, one plan after the other."""
+"""A replay: measures the missing trials of its plans, one plan after the other, and runs a command at its end."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from typing import Any, Final
 
-from labconsole.api.metrics import PlanMetrics
-from labconsole.api.metrics_server import served
+from labconsole.api.metrics import PlanMetrics, served
 from labconsole.api.plan_files import exclusive_replay, refuse_twice
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.replay.dry_run import dry_run_trials
-from labconsole.cli.commands.replay.notification import notify, parse_notify_command
 from labconsole.cli.commands.replay.plan_selection import apply_options, parse_points
-from labconsole.cli.commands.replay.plugin_steps import (
+from labconsole.cli.options import hosts_path
+from labconsole.cli.output import print_error, print_lines
+from labconsole.cli.session_runner import build_narrator, find_dry_run_store, run_session
+from labconsole.cli.steps import (
+    dry_run_guest_trials,
     dry_run_plugin_steps,
+    dry_run_searches,
     narrate_plugin_outcome,
     narrate_plugin_step,
+    narrate_search,
+    narrate_search_outcome,
+    narrate_trial,
+    narrate_trial_outcome,
 )
-from labconsole.cli.commands.replay.searches import dry_run_searches, narrate_search, narrate_search_outcome
-from labconsole.cli.dry_run_store import find_dry_run_store
-from labconsole.cli.guest_trials import dry_run_guest_trials, narrate_trial, narrate_trial_outcome
-from labconsole.cli.options import hosts_path
-from labconsole.cli.output import print_lines
-from labconsole.cli.session_runner import build_narrator, run_session
 from labconsole.cli.text.replay import ReplayScreen, outcome_json, utc_timestamp
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, Outcome, Progress, StepProgress
@@ -37,6 +43,52 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
 from labconsole.model.yaml_file import locate_errors
 from labconsole.store.writing import RunStore
+
+# -- a command at the end ----------------------------------------------------------------------------------------------
+# Runs a user's command when a replay ends: words without a shell, with the outcome as JSON on its input.
+
+NOTIFY_OPTION: Final = "--notify"
+LONGEST_S: Final = 60.0
+_OUTPUT_CHARACTERS: Final = 200
+
+
+def parse_notify_command(command: str | None) -> tuple[str, ...] | None:
+    """Split the command into words. Raises ConfigError, before anything is measured, if it could not be run."""
+    if command is None:
+        return None
+    try:
+        arguments = tuple(shlex.split(command))
+    except ValueError as exc:
+        raise ConfigError(f"cannot be split into words: {exc}", key=NOTIFY_OPTION, value=command) from None
+    if not arguments or shutil.which(arguments[0]) is None:
+        raise ConfigError("no such program", key=NOTIFY_OPTION, value=arguments[0] if arguments else command)
+    return arguments
+
+
+def notify(command: Sequence[str], outcome: Mapping[str, Any]) -> None:
+    """Run the command and wait for a minute at most. Its errors are reported and have no other effect. Blocking."""
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(outcome) + "\n",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST_S,
+        )
+    except subprocess.TimeoutExpired:
+        print_error(f"{NOTIFY_OPTION}: {command[0]} did not end within {LONGEST_S:g} s, and was ended")
+        return
+    except OSError as exc:
+        print_error(f"{NOTIFY_OPTION}: {command[0]} cannot be run: {exc.strerror or exc}")
+        return
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        why = f": {said[-1][:_OUTPUT_CHARACTERS]}" if said else ""
+        print_error(f"{NOTIFY_OPTION}: {command[0]} ended with status {done.returncode}{why}")
+
+
+# -- the replay --------------------------------------------------------------------------------------------------------
 
 
 def replay(args: argparse.Namespace) -> int:

@@ -6,9 +6,8 @@ import argparse
 from dataclasses import replace
 
 from labconsole.errors import ConfigError
-from labconsole.model.plan.occasions import build_occasion_plan
 from labconsole.model.plan.order import configuration
-from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plan import Plan, build_occasion_plan
 
 
 def apply_kernel_options(plan: Plan, args: argparse.Namespace) -> Plan:

@@ -12,13 +12,12 @@ from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Repor
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates
 from labconsole.experiments.flow.report_data import MEGA, build_summary, describe_missing_result, select_send_records
 from labconsole.experiments.flow.summary import FlowPointKey, FlowPointResult, FlowsSummary
-from labconsole.experiments.flow.weight_shares import WeightStepResult
+from labconsole.experiments.flow.weights import WeightStepResult
 from labconsole.measure.statistics.bounded_means import highest_mean, lowest_mean
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.weights import weights_text
+from labconsole.model.flow_scenarios import weights_text
 from labconsole.report.captions import INTERVALS, JAIN, build_caption, build_mark, split_shared_parts
 from labconsole.report.formatting import UNKNOWN, format_mean, format_noun_count
-from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
 from labconsole.report.table_builder import (
     TableColumn,
@@ -26,6 +25,8 @@ from labconsole.report.table_builder import (
     column,
     csv_column,
     csv_mean_columns,
+    environment_columns,
+    left_out_column,
     mean_columns,
     mean_value,
     printed_column,

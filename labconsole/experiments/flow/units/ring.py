@@ -9,16 +9,17 @@ from labconsole.measure.statistics.bounded_means import highest_mean, lowest_mea
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.captions import INTERVALS, JAIN, build_caption, build_mark, split_shared_parts
 from labconsole.report.formatting import format_mean
-from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
-from labconsole.report.paper_columns import PaperRow
 from labconsole.report.points import platform_order
 from labconsole.report.reference import NO_ROW, describe_matching
 from labconsole.report.table_builder import (
+    PaperRow,
     TableColumn,
     build_table,
     column,
     csv_column,
+    environment_columns,
+    left_out_column,
     mean_columns,
     number_column,
     printed_column,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from labconsole.contracts.report import Figure, Mark, MethodNote, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.measure.statistics.least_squares import Line, fit_line
+from labconsole.measure.statistics.regression import Line, fit_line
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.model.design_point import FrameSize
 from labconsole.report.captions import MEGA, build_caption, build_mark

@@ -1,23 +1,34 @@
-"""Every design point with its rate, its loss and its delay."""
+"""Every design point with its rate, loss and delay, its runs, and the curves of throughput over load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.measure.statistics.loss_interval import LossEstimate
-from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.captions import MEGA
-from labconsole.report.delays import NS_PER_US, DelayAt, find_delay
-from labconsole.report.formatting import UNKNOWN, format_loss, format_set_ups, format_with_interval
+from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
+from labconsole.measure.statistics.bounded_means import LossEstimate
+from labconsole.measure.statistics.set_ups import SetUpMean, set_up_means
+from labconsole.report.captions import MEGA, build_caption, build_mark, collect_platforms, collect_sizes
+from labconsole.report.formatting import (
+    UNKNOWN,
+    format_frame_size,
+    format_loss,
+    format_noun_count,
+    format_set_ups,
+    format_with_interval,
+)
 from labconsole.report.material import Material
 from labconsole.report.point_columns import design_columns, rate_columns
-from labconsole.report.points import PointSummary, RunFacts
-from labconsole.report.table_builder import TableColumn, build_table, csv_column, number_column, printed_column
+from labconsole.report.points import DEDICATED, NS_PER_US, DelayAt, PointSummary, RunFacts, find_delay
+from labconsole.report.sample import Coverage
+from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, number_column, printed_column
+
+# -- results -----------------------------------------------------------------------------------------------------------
+# Every design point with its rate, its loss and its delay.
 
 
-def make(material: Material) -> Table:
+def build_results_table(material: Material) -> Table:
     """Build the table of all included runs."""
     return results(material.evaluation.points, material.digest.facts)
 
@@ -131,4 +142,114 @@ def _unknown_losses(points: Sequence[PointSummary]) -> Iterator[str]:
         yield f"Left out of the loss, since a counter was not read: {left_out} of {sum(p.n for p in points)} trials."
 
 
-UNITS = (ReportUnit(name="results", place=160, make=make),)
+# -- runs by point -----------------------------------------------------------------------------------------------------
+# Planned, stored and included runs.
+
+
+def build_runs_table(material: Material) -> Table:
+    """Build the table point by point."""
+    columns: list[TableColumn[Coverage]] = [
+        column("plan", "plan", lambda each: each.plan),
+        csv_column("plan_hash", lambda each: each.plan_hash),
+        csv_column("testbed_fingerprint", lambda each: each.fingerprint),
+        column("point", "point", lambda each: each.point),
+        design_columns(lambda each: each),
+        column("planned", "planned", lambda each: each.planned),
+        column("taken", "taken", lambda each: each.taken),
+        column("retaken", "retaken", lambda each: each.retaken),
+        column("entered", "entered", lambda each: each.entered),
+        column("missing", "missing", lambda each: each.missing),
+    ]
+    bare = any(each.planned is None for each in material.coverage)
+    return build_table(
+        "runs-by-point",
+        "Planned, taken and entered, point by point",
+        columns,
+        material.coverage,
+        "Planned: set-ups times repetitions, as the plan's file says, else its newest record. Taken: stored "
+        "trials; retaken: those beyond one a place (an invalid one taken again, a set-up that broke off taken "
+        "again). Points of a plan without any run are listed where the plan's file was given (--plan FILE)."
+        + (" Records of format 1 do not say what was planned." if bare else ""),
+    )
+
+
+# -- throughput over load ----------------------------------------------------------------------------------------------
+# Forwarded over offered bandwidth: a panel per frame size, a curve per platform. Rates are in Mbit/s as in the
+# papers.
+
+
+def build_one_source_figure(material: Material) -> Figure | None:
+    """Build the figure from trials with one source and no second guest."""
+    return _figure(material.evaluation.points, 1, "figure-3", _throttled(material))
+
+
+def build_multi_source_figures(material: Material) -> list[Figure]:
+    """Build the same figure for every other number of sources that was measured."""
+    points, throttled = material.evaluation.points, _throttled(material)
+    numbers = sorted({point.sources for point in points if point.background == DEDICATED} - {1})
+    figures = [_figure(points, sources, f"figure-3-{sources}-sources", throttled) for sources in numbers]
+    return [figure for figure in figures if figure is not None]
+
+
+def _throttled(material: Material) -> set[str]:
+    """Return runs whose sources were throttled by pause frames."""
+    return {each.run_id for each in material.digest.throttled}
+
+
+def _figure(points: Sequence[PointSummary], sources: int, name: str, throttled: Collection[str]) -> Figure | None:
+    chosen = [p for p in points if p.sources == sources and p.background == DEDICATED]
+    panels = []
+    for size in collect_sizes(chosen):
+        here = [p for p in chosen if p.frame == size]
+        curves = []
+        for platform in collect_platforms(chosen):
+            own = sorted((p for p in here if p.platform == platform), key=lambda p: p.offered_bps.mean)
+            if own:
+                curves.append(PlottedCurve(platform, tuple(_mark(p, throttled) for p in own)))
+        panels.append(Panel(format_frame_size(size), tuple(curves)))
+    if not panels:
+        return None
+    return Figure(
+        name=name,
+        title=f"Forwarding rate over offered bandwidth, {format_noun_count(sources, 'source')}",
+        kind="curves",
+        x_label="offered bandwidth in Mbit/s on the wire",
+        y_label="forwarded Mbit/s on the wire",
+        panels=tuple(panels),
+        caption=build_caption(
+            f"Mean {_describe_rate(chosen)} over mean offered bandwidth{_describe_throttling(panels)}", panels
+        ),
+    )
+
+
+def _mark(point: PointSummary, throttled: Collection[str]) -> Mark:
+    mark = build_mark(point.offered_bps.mean / MEGA, point.rate_bps, _dots(point))
+    return replace(mark, word=THROTTLED) if any(each in throttled for each in point.run_ids) else mark
+
+
+def _describe_throttling(panels: Sequence[Panel]) -> str:
+    marked = any(mark.word for panel in panels for curve in panel.curves for mark in curve.marks)
+    return f"; {THROTTLED}: pause frames throttled a source in some of its trials" if marked else ""
+
+
+def _dots(point: PointSummary) -> list[float]:
+    return list(set_up_means(point.values_bps).values())
+
+
+def _describe_rate(points: Sequence[PointSummary]) -> str:
+    methods = {p.design.conditions.method for p in points}
+    if methods <= {1, None}:
+        return "measured throughput (method 1: over the sending time)"
+    return "forwarding rate" + (" (method 1: measured over the sending time)" if methods & {1, None} else "")
+
+
+THROTTLED = "throttled"
+PAPER = ("schlosser", "figure 3")
+
+
+UNITS = (
+    ReportUnit(name="results", place=160, make=build_results_table),
+    ReportUnit(name="runs-by-point", place=140, make=build_runs_table),
+    ReportUnit(name="figure-3", place=10, paper=PAPER, make=build_one_source_figure),
+    ReportUnit(name="figure-3-by-sources", place=11, paper=PAPER, make=build_multi_source_figures),
+)

@@ -23,7 +23,6 @@ from labconsole.experiments.job.report_data import (
 from labconsole.experiments.job.summary import Overhead
 from labconsole.report.captions import build_caption
 from labconsole.report.formatting import format_number
-from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
 from labconsole.report.table_builder import (
     TableColumn,
@@ -31,6 +30,7 @@ from labconsole.report.table_builder import (
     column,
     csv_column,
     effect_columns,
+    environment_columns,
     mean_column,
     mean_columns,
     number_column,

@@ -16,7 +16,6 @@ from labconsole.experiments.job.report_data import (
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
 from labconsole.report.captions import build_caption
-from labconsole.report.guest_columns import environment_columns
 from labconsole.report.material import Material
 from labconsole.report.reference import describe_matching
 from labconsole.report.table_builder import (
@@ -24,6 +23,7 @@ from labconsole.report.table_builder import (
     build_table,
     column,
     csv_column,
+    environment_columns,
     mean_columns,
     number_column,
     printed_column,

@@ -14,16 +14,17 @@ from labconsole.experiments.job.report_data import (
     format_job,
     job_columns,
 )
-from labconsole.measure.hypervisors import describe_outer_hypervisors
+from labconsole.measure.paired_blocks import describe_outer_hypervisors
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.formatting import format_noun_count, format_number
-from labconsole.report.guest_columns import environment_columns, left_out_column
 from labconsole.report.material import Material
 from labconsole.report.table_builder import (
     TableColumn,
     build_table,
     column,
     csv_column,
+    environment_columns,
+    left_out_column,
     mean_columns,
     mean_value,
     number_column,

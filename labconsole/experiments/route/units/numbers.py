@@ -6,27 +6,24 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from labconsole.contracts.report import Cell, Finding, Findings, ReportUnit, Table
-from labconsole.experiments.route.points import RoutePointKey
-from labconsole.experiments.route.report_data import build_summary, claimed
-from labconsole.experiments.route.route_comparison import (
+from labconsole.experiments.route.points import (
     CROSSED,
     FACTOR_NAMES,
     RouteComparison,
+    RoutePointKey,
     describe_difference,
     describe_outcome,
     format_word,
 )
-from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary
+from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary, build_summary, claimed
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.captions import INTERVALS, JAIN
-from labconsole.report.effect_formatting import format_effect
-from labconsole.report.formatting import UNKNOWN, format_mean
-from labconsole.report.guest_columns import environment_columns, left_out_column
+from labconsole.report.formatting import UNKNOWN, format_effect, format_mean
 from labconsole.report.material import Material
-from labconsole.report.paper_columns import PaperRow, paper_columns
 from labconsole.report.reference import CAUTION, UNMATCHED_NOTE, describe_matching
 from labconsole.report.table_builder import (
     Item,
+    PaperRow,
     TableColumn,
     build_table,
     column,
@@ -35,8 +32,11 @@ from labconsole.report.table_builder import (
     csv_interval_columns,
     csv_mean_columns,
     effect_with_bounds,
+    environment_columns,
     interval_columns,
+    left_out_column,
     mean_columns,
+    paper_columns,
     printed_column,
 )
 

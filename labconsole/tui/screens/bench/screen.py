@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
 
-from labconsole.engine.execution.step_view import StepState
+from labconsole.engine.execution.progress import StepState
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
@@ -18,29 +18,23 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
-from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.source_limits import find_source_limit
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.guests_table import GuestsTable
-from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.console.form import FormValues, find_source_limit
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.charts import OverTimeChart, RateChart
+from labconsole.tui.parts.dialogs import Pick
+from labconsole.tui.parts.filter_line import QuickFilter
 from labconsole.tui.parts.lines import set_border_titles
-from labconsole.tui.parts.over_time_chart import OverTimeChart
-from labconsole.tui.parts.pick import Pick
-from labconsole.tui.parts.quick_filter import QuickFilter
-from labconsole.tui.parts.rate_chart import RateChart
 from labconsole.tui.parts.runs_table import RunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
+from labconsole.tui.parts.step_screen import GuestsTable
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.bench.interfaces import SORTS, InterfacesTable
-from labconsole.tui.screens.bench.measurement_panel import MeasurementPanel
-from labconsole.tui.screens.bench.nodes import NodesTable
-from labconsole.tui.screens.bench.repetitions import RepetitionsTable
+from labconsole.tui.screens.bench.nodes import NodesTable, UutView
 from labconsole.tui.screens.bench.search_actions import BenchSearchScreen
-from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
-from labconsole.tui.screens.bench.streams import StreamsTable
+from labconsole.tui.screens.bench.setup import LABELS, MeasurementPanel, SetupPanel, UutNow
+from labconsole.tui.screens.bench.streams import RepetitionsTable, StreamsTable
 from labconsole.tui.screens.bench.topology import Topology
-from labconsole.tui.screens.bench.uut import UutView
 
 ViewName = Literal["interfaces", "topology", "chart", "nodes", "repetitions"]
 VIEWS: tuple[ViewName, ...] = ("interfaces", "topology", "chart", "nodes", "repetitions")

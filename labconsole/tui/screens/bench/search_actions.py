@@ -7,11 +7,11 @@ import asyncio
 from textual import work
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.engine.execution.progress import StepState, StepView
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.plan import Plan
-from labconsole.tui.parts.ask_search import AskSearch
+from labconsole.tui.parts.dialogs import AskSearch
 from labconsole.tui.parts.screen import ConsoleScreen
 from labconsole.tui.parts.step_screen import StepScreen, StepSelection
 

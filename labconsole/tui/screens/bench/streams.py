@@ -1,7 +1,4 @@
-"""Offered and measured rate and loss of every stream, with sparklines on one scale, and the totals.
-
-During a trial these are live rates and a running difference. Once it is saved, they are the record's own numbers.
-"""
+"""Every stream: offered and measured rate and loss, live, and over the repetitions of a point."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from textual.geometry import Size
 from labconsole.engine.live.events import Phase
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
 from labconsole.measure.packet_times import packet_times
+from labconsole.measure.statistics.repetitions import Summary
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, FrameSize
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord, StreamRecord
@@ -28,11 +26,16 @@ from labconsole.text.cells import (
     scale_top,
     sparkline,
 )
-from labconsole.tui.console.state import ConsoleState
+from labconsole.tui.console.state import TOTAL, ConsoleState, Quantities
 from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
-TOTAL = "\0total"
+# -- streams -----------------------------------------------------------------------------------------------------------
+# Offered and measured rate and loss of every stream, with sparklines on one scale, and the totals.
+#
+# During a trial these are live rates and a running difference. Once it is saved, they are the record's own numbers.
+
+TOTAL_ROW = "\0total"
 """The totals' key: no stream can have this name."""
 
 WINDOW = 60
@@ -114,7 +117,7 @@ def collect_stream_numbers(inventory: Inventory, telemetry: Telemetry, state: Co
         of_second = record.background.streams if record.background is not None else ()
         rows.update({part.name: _read_record(part) for part in (*record.streams, *of_second) if part.name in rows})
         t = record.total
-        rows[TOTAL] = StreamNumbers(
+        rows[TOTAL_ROW] = StreamNumbers(
             t.offered_pps,
             t.measured_pps,
             t.offered_bps,
@@ -137,7 +140,7 @@ def collect_stream_numbers(inventory: Inventory, telemetry: Telemetry, state: Co
                 used.append(numbers)
                 offered_packets.append(live.offered_packets)
     loss, offered = _sum([n.loss_packets for n in used]), _sum(offered_packets)
-    rows[TOTAL] = StreamNumbers(
+    rows[TOTAL_ROW] = StreamNumbers(
         _sum([n.offered_pps for n in used]),
         _sum([n.measured_pps for n in used]),
         _sum([n.offered_bps for n in used]),
@@ -217,7 +220,7 @@ class StreamsTable(LineTable):
         return self.COLUMNS if wide else self.NARROW
 
     def keys(self) -> list[str]:
-        return [*self._streams, TOTAL]
+        return [*self._streams, TOTAL_ROW]
 
     def prepare(self) -> None:
         self._numbers = collect_stream_numbers(self._inventory, self._telemetry, self._state)
@@ -247,18 +250,18 @@ class StreamsTable(LineTable):
         return self._numbers.get(key) or StreamNumbers()
 
     def cell_name(self, key: str, width: int) -> Span:
-        if key == TOTAL:
+        if key == TOTAL_ROW:
             return "total", "strong"
         return safe(key, width), "" if self._of(key).used else "muted"
 
     def cell_path(self, key: str, width: int) -> Span:
-        if key == TOTAL:
+        if key == TOTAL_ROW:
             return "", ""
         s = self._streams[key]
         return safe(f"{s.source} → {s.uut_in} {self._inventory.uut} {s.uut_out} → {s.sink}", width), "muted"
 
     def _number(self, key: str, text: str) -> Span:
-        return text, "muted" if text == UNKNOWN else "strong" if key == TOTAL else ""
+        return text, "muted" if text == UNKNOWN else "strong" if key == TOTAL_ROW else ""
 
     def cell_offered(self, key: str, width: int) -> Span:
         return self._number(key, format_rounded(self._of(key).offered_pps))
@@ -308,3 +311,111 @@ class StreamsTable(LineTable):
 
     def cell_generator(self, key: str, width: int) -> Span:
         return safe(self._of(key).generator, width), "muted"
+
+
+# -- repetitions -------------------------------------------------------------------------------------------------------
+# The repetitions of the point under way: per stream and in total, mean and 95 % interval, one mark per run.
+
+
+class RepetitionsTable(LineTable):
+    """The repetitions so far, with a new run at a time."""
+
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("name", "stream", 7, right=False, grow_to=12),
+        Column("n", "n", 4),
+        Column("offered", "offered pps", 11, rank=2),
+        Column("offered_ci", "±", 8, rank=3),
+        Column("measured", "measured pps", 12),
+        Column("measured_ci", "±", 8),
+        Column("loss", "loss %", 8),
+        Column("loss_ci", "±", 7, rank=1),
+        Column("p50", "delay p50", 9, rank=5),
+        Column("p99", "p99 µs", 9, rank=5),
+        Column("runs", "per run", 8, right=False, rank=4, grow_to=40),
+    )
+
+    def __init__(self, inventory: Inventory, state: ConsoleState) -> None:
+        super().__init__(id="repeated")
+        self._inventory, self._state = inventory, state
+        self._top = 1.0
+        self.border_title = "Repetitions"
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the height of the header, the streams that take part, and the totals."""
+        return len(self.keys()) + 1
+
+    def keys(self) -> list[str]:
+        request = self._state.repetitions.request
+        used = self._inventory.streams[: request.sources] if request is not None else ()
+        return [*(stream.name for stream in used), TOTAL]
+
+    def prepare(self) -> None:
+        reps = self._state.repetitions
+        self._top = scale_top(
+            v for name, q in reps.quantities.items() if name != TOTAL for v in (*q.offered_pps, *q.measured_pps)
+        )
+        left_out = f" · {reps.invalid} invalid excluded" if reps.invalid else ""
+        set_border_titles(self, f"Repetitions {reps.done} of {reps.planned}{left_out}")
+        few = ", needs 3 runs" if reps.done - reps.invalid < 3 else ""
+        self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
+
+    def header_title(self, column: Column, width: int) -> str:
+        """Return a column's title. If the clocks are not shown to agree, the delays are their variation (PDV)."""
+        one_way = self._state.repetitions.one_way
+        return "PDV p50" if column.name == "p50" and not one_way else super().header_title(column, width)
+
+    def _of(self, key: str) -> Quantities:
+        return self._state.repetitions.quantities.get(key) or Quantities()
+
+    def cell_name(self, key: str, width: int) -> Span:
+        return ("total", "strong") if key == TOTAL else (safe(key, width), "")
+
+    def cell_n(self, key: str, width: int) -> Span:
+        summary = self._of(key).measured
+        return str(summary.n if summary is not None else 0), "muted"
+
+    def _mean(self, summary: Summary | None) -> Span:
+        return (UNKNOWN, "muted") if summary is None else (format_rounded(summary.mean), "strong")
+
+    def _half(self, summary: Summary | None) -> Span:
+        half = summary.half_width if summary is not None else None
+        # Half a packet per second matters if the mean is a few, so small intervals keep a digit.
+        return (UNKNOWN, "muted") if half is None else (f"{half:.1f}" if 0 < half < 10 else format_rounded(half), "")
+
+    def cell_offered(self, key: str, width: int) -> Span:
+        return self._mean(self._of(key).offered)
+
+    def cell_offered_ci(self, key: str, width: int) -> Span:
+        return self._half(self._of(key).offered)
+
+    def cell_measured(self, key: str, width: int) -> Span:
+        return self._mean(self._of(key).measured)
+
+    def cell_measured_ci(self, key: str, width: int) -> Span:
+        return self._half(self._of(key).measured)
+
+    def cell_loss(self, key: str, width: int) -> Span:
+        summary = self._of(key).loss
+        if summary is None:
+            return UNKNOWN, "muted"
+        return format_percent(summary.mean), "warn" if summary.mean else ""
+
+    def cell_loss_ci(self, key: str, width: int) -> Span:
+        summary = self._of(key).loss
+        half = summary.half_width if summary is not None else None
+        return (UNKNOWN, "muted") if half is None else (format_percent(half), "")
+
+    def _delay(self, key: str, which: int) -> Span:
+        delay_ns = self._of(key).delay_ns(one_way=self._state.repetitions.one_way)
+        return (UNKNOWN, "muted") if delay_ns is None else (format_decimal(delay_ns[which] / 1e3, 1), "")
+
+    def cell_p50(self, key: str, width: int) -> Span:
+        return self._delay(key, 0)
+
+    def cell_p99(self, key: str, width: int) -> Span:
+        return self._delay(key, 1)
+
+    def cell_runs(self, key: str, width: int) -> Span:
+        if key == TOTAL:
+            return "", ""
+        return sparkline(self._of(key).measured_pps[-width:], self._top), "accent"

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labconsole.engine.live.hops import hops_now
-from labconsole.engine.live.telemetry import StreamLive, Telemetry
-from labconsole.measure.ledger_picture import format_hop
+from labconsole.engine.live.telemetry import StreamLive, Telemetry, hops_now
+from labconsole.measure.ledger import format_hop
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import StreamRecord
 from labconsole.text.cells import UNKNOWN, format_percent, format_rounded, safe
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.lines import Lines, Span, set_border_titles
-from labconsole.tui.parts.processors import processors_line
+from labconsole.tui.parts.node_text import processors_line
 from labconsole.units import format_count
 
 LABEL = 9

@@ -8,8 +8,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import Container, VerticalScroll
 
-from labconsole.engine.calibration.calibration import CalibrationProgress
-from labconsole.engine.calibration.offer import CalibrationOffer
+from labconsole.engine.calibration import CalibrationOffer, CalibrationProgress
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import Aborted, LabError
@@ -17,16 +16,14 @@ from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import format_duration, safe
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.confirm import Confirm
-from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.dialogs import Confirm
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.check import calibration_text
-from labconsole.tui.screens.check.check_details import CheckDetails
-from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
+from labconsole.tui.screens.check import checks_table
+from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, CheckDetails, ChecksTable
 
 INTRODUCTION = (
     "Press {check-run} to check the testbed: every node reports what a measurement depends on, a few marked frames "
@@ -143,7 +140,7 @@ class CheckScreen(ConsoleScreen):
         self.load_plans()
         self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.insert_keys(INTRODUCTION)
         envelope = self.session.envelope
-        self._tell_calibration(list(calibration_text.format_envelope(envelope)) if envelope is not None else [])
+        self._tell_calibration(list(checks_table.format_envelope(envelope)) if envelope is not None else [])
 
     def come_to_front(self) -> None:
         self.load_plans()
@@ -218,10 +215,10 @@ class CheckScreen(ConsoleScreen):
         except LabError as exc:
             self.console_app.tell(f"calibration: {exc}", "error")
             return
-        cables = calibration_text.cable_lines(offer)
+        cables = checks_table.cable_lines(offer)
         if cables:
             self._tell_calibration(cables)
-        if not await self.app.push_screen_wait(Confirm(*calibration_text.build_question(offer, plan))):
+        if not await self.app.push_screen_wait(Confirm(*checks_table.build_question(offer, plan))):
             return
         busy = self._busy()
         if busy:
@@ -245,7 +242,7 @@ class CheckScreen(ConsoleScreen):
         severity = "information"
         try:
             envelope = await self.session.calibrate(offer, take)
-            lines, text = list(calibration_text.format_envelope(envelope)), "the testbed is calibrated"
+            lines, text = list(checks_table.format_envelope(envelope)), "the testbed is calibrated"
         except Aborted:
             text = "the calibration was aborted, and nothing of it is kept"
             lines.append(text)
@@ -306,9 +303,7 @@ class CheckScreen(ConsoleScreen):
             spans.append(("only problems are shown · ", "warn"))
         spans += self._format_scope()
         if not self.state.calibrating:  # during a calibration runs are compared with none
-            spans.append(
-                (" · " + calibration_text.format_calibration_age(self.session.envelope, clock.wall_s()), "muted")
-            )
+            spans.append((" · " + checks_table.format_calibration_age(self.session.envelope, clock.wall_s()), "muted"))
         summary.spans = spans
         summary.paint()
         table.paint()

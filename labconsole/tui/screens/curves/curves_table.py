@@ -1,24 +1,59 @@
-"""The points of the curves in numbers: mean, interval of the mean, and number of runs."""
+"""The points of the curves: from runs, as they are added, in numbers, and as text for other programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
+from labconsole.measure.curves import X_FACTORS, Curve, CurveData, CurvePoint, Curves, CurveSpec
 from labconsole.measure.groups import Alike
 from labconsole.measure.statistics.repetitions import difference, ratio
 from labconsole.model.design_point import format_target_per_source
+from labconsole.model.plan.plan import AT
+from labconsole.model.query import Query
+from labconsole.model.record.summary import RunSummary
 from labconsole.report.panels import build_legend_names
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
-from labconsole.text.sanitize import sanitize
+from labconsole.text.sanitize import format_tsv_line, sanitize
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.figure_chart import curve_tone
+from labconsole.tui.parts.charts import curve_tone
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import GUTTER, Column, LineTable
 from labconsole.tui.screens.curves.curve_chart import MOST_CURVES
+from labconsole.units import format_target
+
+# -- from runs ---------------------------------------------------------------------------------------------------------
+# Curves from runs, incrementally: a run is added only once while the filter stays.
+
+
+class CurveFeed:
+    """The runs added so far, for one filter. Works in a thread, one call at a time."""
+
+    def __init__(self) -> None:
+        self._data = CurveData()
+        self._taken: set[str] = set()
+        self._occasions: set[str] = set()
+        self._of: tuple[str, int] | None = None
+
+    def curves(self, runs: list[RunSummary], query: Query, epoch: int, spec: CurveSpec) -> Curves:
+        """Return the curves of these runs. With the same filter as before, only new runs are added."""
+        if self._of != (query.text, epoch) or len(self._taken) > len(runs):
+            self._data, self._taken, self._occasions, self._of = CurveData(), set(), set(), (query.text, epoch)
+        fresh = [run for run in runs if run.run_id not in self._taken]
+        chosen = query.select(fresh)
+        self._data.add(chosen)
+        self._taken.update(run.run_id for run in fresh)
+        self._occasions.update(run.plan_name for run in chosen if run.plan_name and AT in run.plan_name)
+        made = self._data.curves(spec)
+        if len(self._occasions) < 2:
+            return made
+        return replace(made, pooled={**made.pooled, "occasions": tuple(sorted(self._occasions))})
+
+
+# -- in numbers --------------------------------------------------------------------------------------------------------
+# The points of the curves in numbers: mean, interval of the mean, and number of runs.
 
 Key = tuple[int, int]
 MOST_NAME_CELLS = 36
@@ -226,3 +261,50 @@ def _signed(value: float) -> str:
 
 def _less_one(share: float | None) -> float | None:
     return None if share is None else share - 1
+
+
+# -- as text -----------------------------------------------------------------------------------------------------------
+# Points of curves as text for other programs: names with units, values in base units, the filter of their runs.
+
+
+def format_filter(point: CurvePoint) -> str:
+    """Format the filter that selects the runs of a point."""
+    d = point.design
+    quoted = f'"{d.background}"' if " " in d.background else d.background
+    return (
+        f"verdict=valid,suspect platform={d.platform} size={d.frame.bytes} sources={d.sources} "
+        f"target={format_target(d.target_bps)} background={quoted} generator={d.conditions.generator} "
+        f"testbed={d.conditions.testbed}"
+    )
+
+
+def values(curve: Curve, point: CurvePoint, spec: CurveSpec) -> dict[str, Any]:
+    """One point by field, with the unit in each name. Unknown values are None."""
+    unit = "pps" if spec.unit == "pps" else "bps"
+    x = {"sources": "sources", "size": "frame_size_bytes"}.get(spec.effective_x, f"{spec.effective_x}_{unit}")
+    y = "loss_ratio" if spec.y == "loss" else f"{spec.y}_{unit}"
+    d, summary = point.design, point.y
+    return {
+        "curve": curve.label,
+        f"x_{x}" if spec.effective_x in X_FACTORS else x: point.x,
+        "trials": summary.trials,
+        "set_ups": summary.set_ups,
+        f"mean_{y}": summary.mean,
+        f"ci95_low_{y}": summary.ci_low,
+        f"ci95_high_{y}": summary.ci_high,
+        "interval_of": summary.scope,
+        f"minimum_{y}": summary.minimum,
+        f"maximum_{y}": summary.maximum,
+        "platform": d.platform,
+        "size_bytes": d.frame.bytes,
+        "sources": d.sources,
+        "target": format_target_per_source(d.target_bps, d.frame),
+        "background": d.background,
+        "runs_filter": format_filter(point),
+    }
+
+
+def rows(points: Iterable[tuple[Curve, CurvePoint]], spec: CurveSpec) -> list[str]:
+    """A line of names, then one per point, with tabs between."""
+    records = [values(curve, point, spec) for curve, point in points]
+    return [format_tsv_line(records[0]), *(format_tsv_line(each.values()) for each in records)] if records else []

@@ -24,23 +24,19 @@ from labconsole.measure.curves import LINES_BY, X_FACTORS, Curves, CurveSpec, Un
 from labconsole.text.cells import format_decimal, format_percent, format_rounded, safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.saved_runs import SavedRuns
-from labconsole.tui.parts import new_file
-from labconsole.tui.parts.action import Action
+from labconsole.tui.parts import dialogs
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.dialogs import Pick
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
-from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.live_results import LiveResultsScreen
-from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
-from labconsole.tui.screens.curves import point_text
-from labconsole.tui.screens.curves.curve_chart import CurveChart
-from labconsole.tui.screens.curves.curves_table import CurvesTable
-from labconsole.tui.screens.curves.feed import CurveFeed
-from labconsole.tui.screens.curves.point_text import format_filter
+from labconsole.tui.screens.curves import curves_table
+from labconsole.tui.screens.curves.curve_chart import CurveChart, CurveViewOptions, picture
+from labconsole.tui.screens.curves.curves_table import CurveFeed, CurvesTable, format_filter
 from labconsole.tui.screens.curves.trend_view import TrendView
-from labconsole.tui.screens.curves.view_options import CurveViewOptions, picture
 from labconsole.units import counted
 
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
@@ -392,14 +388,14 @@ class CurvesScreen(LiveResultsScreen):
         table = self.query_one(CurvesTable)
         if self._made is None or table.chosen is None or table.chosen_curve is None:
             return None
-        return point_text.values(table.chosen_curve, table.chosen, self._made.spec)
+        return curves_table.values(table.chosen_curve, table.chosen, self._made.spec)
 
     def lines_to_copy(self) -> list[str]:
         """The point under the cursor: a line of values with tabs between them."""
         table = self.query_one(CurvesTable)
         if self._made is None or table.chosen is None or table.chosen_curve is None:
             return []
-        return [point_text.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]]
+        return [curves_table.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]]
 
     def action_copy_point(self) -> None:
         values = self._chosen_values()
@@ -410,7 +406,7 @@ class CurvesScreen(LiveResultsScreen):
         self.notify("Copied the point as JSON", markup=False)
 
     def action_copy_rows(self) -> None:
-        rows = point_text.rows(self.query_one(CurvesTable).all_points(), self._made.spec) if self._made else []
+        rows = curves_table.rows(self.query_one(CurvesTable).all_points(), self._made.spec) if self._made else []
         self.app.copy_to_clipboard("\n".join(rows))
         self.notify(f"Copied {counted(len(rows) - 1, 'point')}" if rows else "There is no point to copy.", markup=False)
 
@@ -423,12 +419,12 @@ class CurvesScreen(LiveResultsScreen):
         drawn = self._viewing.drawn(made)
         texts: dict[str, Callable[[], str]] = {
             ".svg": partial(chart.svg, str(chart.border_title)),
-            ".tsv": lambda: "\n".join(point_text.rows([(c, p) for c in drawn for p in c.points], made.spec)) + "\n",
+            ".tsv": lambda: "\n".join(curves_table.rows([(c, p) for c in drawn for p in c.points], made.spec)) + "\n",
         }
 
         name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
         explanation = ".svg: the picture as drawn; .tsv: its points with their intervals."
-        self.app.push_screen(new_file.ask("the curves", name, explanation, texts, self.console_app.tell))
+        self.app.push_screen(dialogs.ask_new_file("the curves", name, explanation, texts, self.console_app.tell))
 
     def action_crews(self) -> None:
         self.show_stored_trials(drawn=True)

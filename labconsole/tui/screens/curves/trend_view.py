@@ -18,15 +18,13 @@ from textual.containers import Container, VerticalScroll
 
 from labconsole.errors import LabError
 from labconsole.text.cells import safe
-from labconsole.tui.parts import new_file
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.figure_chart import FigureChart
-from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Span, set_border_titles
+from labconsole.tui.parts import dialogs
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.charts import FigureChart
+from labconsole.tui.parts.lines import Span, WrappedLines, set_border_titles
 from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.parts.wrapped_lines import WrappedLines
 
 if TYPE_CHECKING:
     from labconsole.report.trends import PlanTrends
@@ -232,4 +230,6 @@ class TrendView(Overlay):
 
         name = f"trend-{safe(found.plan or '', 60)}.tsv"
         explanation = ".tsv: every result with its interval and level, and where it changed."
-        self.app.push_screen(new_file.ask("the trend", name, explanation, {".tsv": text}, self.console_app.tell))
+        self.app.push_screen(
+            dialogs.ask_new_file("the trend", name, explanation, {".tsv": text}, self.console_app.tell)
+        )

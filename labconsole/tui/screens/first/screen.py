@@ -15,22 +15,18 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.widgets import Button, ContentSwitcher
 
-from labconsole.engine.discovery import report
-from labconsole.engine.discovery.blank_hosts import blank_hosts, describe_next_steps
+from labconsole.engine.discovery import discovery
 from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult, discover_testbed
-from labconsole.engine.discovery.hosts_file import write_new
-from labconsole.engine.discovery.ports import ExcludedPort, Port
+from labconsole.engine.discovery.hosts_file import blank_hosts, describe_next_steps, write_new
+from labconsole.engine.discovery.probing import ExcludedPort, Port
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld
 from labconsole.tui.console.first_start import FirstStart, RunningDiscovery
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.confirm import Confirm, take_over_question
-from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.dialogs import Confirm, take_over_question
 from labconsole.tui.parts.lines import Lines, Span, field, set_border_titles
 from labconsole.tui.parts.screen import DocumentedScreen
-from labconsole.tui.screens.first.choices import Choices
-from labconsole.tui.screens.first.discovery_result import DiscoveryText, NodesAtWork
-from labconsole.tui.screens.first.machines import MachinesForm
+from labconsole.tui.screens.first.panels import Choices, DiscoveryText, MachinesForm, NodesAtWork
 
 INTRODUCTION = "There is no hosts.yaml here to describe the testbed. What do you have?"
 CANCELLED = "cancelled; what was changed on the machines was undone"
@@ -207,11 +203,11 @@ class FirstScreen(DocumentedScreen):
             self._show_finding(finding)
 
     async def _agreed(self, ports: Sequence[Port], alone: Sequence[ExcludedPort]) -> bool:
-        self._show(report.describe_ports(ports, alone), [])
+        self._show(discovery.describe_ports(ports, alone), [])
         if not ports:
             return False
         consequence = "Ports that are down are set up for that, and down again. Nothing stays on the machines."
-        if not await self.app.push_screen_wait(Confirm(report.format_question(ports), consequence)):
+        if not await self.app.push_screen_wait(Confirm(discovery.format_question(ports), consequence)):
             return False
         self._say("trying the ports …")
         return True
@@ -232,7 +228,7 @@ class FirstScreen(DocumentedScreen):
             text, said, tone = "", str(exc), "bad"
         if finding.not_undone:
             said, tone = f"not restored: {'; '.join(finding.not_undone)}", "bad"
-        self._show(report.describe_findings(finding.wiring, finding.proposal), text.splitlines(), finding)
+        self._show(discovery.describe_findings(finding.wiring, finding.proposal), text.splitlines(), finding)
         self._say(said, tone)
         self.refresh_bindings()
 

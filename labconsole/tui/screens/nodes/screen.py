@@ -19,15 +19,12 @@ from labconsole.engine.live.events import NodeState
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.tui.console import clock
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.key_bar import KeyBar
+from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.nodes.command_table import CommandTable
-from labconsole.tui.screens.nodes.node_details import NodeDetails
-from labconsole.tui.screens.nodes.node_list import NodeList
+from labconsole.tui.screens.nodes.node_panels import CommandTable, NodeDetails, NodeList
 
 PARTS = ("details", "commands")
 

@@ -13,9 +13,9 @@ from textual import events
 from textual.message import Message
 
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.grid import Cell, TrialState
+from labconsole.engine.execution.progress import Cell, TrialState
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.blocks import PILOT
+from labconsole.model.plan.order import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action

@@ -7,24 +7,23 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping
 
+from labconsole.engine.execution.blocks import describe_background, format_block
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.grid import Cell, TrialState
-from labconsole.engine.execution.progress import ENDED, ExecutionStatus
-from labconsole.engine.execution.set_up_tracker import describe_background, format_block
+from labconsole.engine.execution.progress import ENDED, Cell, ExecutionStatus, TrialState
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.estimate import largest_capture_bytes
+from labconsole.model.plan.order import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.points import distinct
-from labconsole.model.record.note import RunNote
+from labconsole.model.record.annotations import RunNote
 from labconsole.text.cells import fit_wording, format_duration, format_rounded
 from labconsole.tui.console.plan_text import format_repeats
 from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field, whole_field
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import insert_keys
 from labconsole.tui.screens.plans.grid import LOOKS, choose_look
-from labconsole.tui.screens.plans.plan_searches import describe_running_step, describe_steps
 from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, count_planned, count_taken
+from labconsole.tui.screens.plans.searches_table import describe_running_step, describe_steps
 from labconsole.units import counted, format_target
 
 FAILING_SHOWN = 8

@@ -25,27 +25,26 @@ from labconsole.tui.console import clock
 from labconsole.tui.console.plan_text import describe_ending, format_extent
 from labconsole.tui.console.state import PlanEnd
 from labconsole.tui.parts import plan_files
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.ask_text import AskText
-from labconsole.tui.parts.confirm import Confirm, take_over_question
-from labconsole.tui.parts.guests_table import GuestsTable
-from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.over_time_chart import OverTimeChart
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.charts import OverTimeChart
+from labconsole.tui.parts.dialogs import AskText, Confirm, take_over_question
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
-from labconsole.tui.parts.step_picture import StepSummary, StepTrials
-from labconsole.tui.parts.step_screen import HALTED_STATUSES, StepScreen, StepSelection
+from labconsole.tui.parts.step_screen import (
+    HALTED_STATUSES,
+    GuestsTable,
+    StepScreen,
+    StepSelection,
+    StepSummary,
+    StepTrials,
+)
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
-from labconsole.tui.screens.plans.plan_notes import PlanNotes
-from labconsole.tui.screens.plans.plan_searches import make_room
-from labconsole.tui.screens.plans.plans_table import PlansTable
-from labconsole.tui.screens.plans.searches_table import SearchesTable
+from labconsole.tui.screens.plans.plans_table import PlanNotes, PlansTable, StoreWatch, TelemetryToggle
+from labconsole.tui.screens.plans.searches_table import SearchesTable, make_room
 from labconsole.tui.screens.plans.session_plan import ask_and_save
-from labconsole.tui.screens.plans.store_watch import StoreWatch
-from labconsole.tui.screens.plans.telemetry_toggle import TelemetryToggle
 
 RESCAN_S = 2.0
 SCAN = "plan-files"

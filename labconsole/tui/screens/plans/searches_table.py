@@ -1,26 +1,32 @@
-"""The searches of a plan, or its work for guests, one per row: state, and results so far."""
+"""The searches of a plan, or its work for guests: as rows, and as text for the plan's details."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from pydantic import BaseModel
 from rich.cells import cell_len
 from textual.message import Message
+from textual.widget import Widget
 
 from labconsole.engine.crew_step import CrewStep
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.engine.execution.progress import StepState, StepView
 from labconsole.experiments.kinds import PluginStep
+from labconsole.model.plan.crews import PlannedCrews
 from labconsole.model.plan.guest_kind import GuestKind, guest_kinds
+from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
-from labconsole.text.cells import fit_parts, format_rounded, safe
+from labconsole.text.cells import fit_parts, format_duration, format_rounded, safe
 from labconsole.tui.console.plan_text import step_noun
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.factor_table import FactorTable, factor_columns
 from labconsole.tui.parts.lines import Span
-from labconsole.tui.parts.table import Column
+from labconsole.tui.parts.table import Column, FactorTable, factor_columns
+
+# -- searches table ----------------------------------------------------------------------------------------------------
+# The searches of a plan, or its work for guests, one per row: state, and results so far.
 
 LOOKS = {
     StepState.PENDING: ("·", "muted"),
@@ -194,3 +200,83 @@ class SearchesTable(FactorTable):
     def _seen(self, key: int) -> StepView:
         assert self._execution is not None
         return self._execution.steps.seen[key]
+
+
+# -- plan searches -----------------------------------------------------------------------------------------------------
+# A plan's searches, or its work for guests, as text for its details: contents, duration, progress.
+
+DetailLine = tuple[str, str, str]
+"""Label, text, tone."""
+
+
+def describe_steps(plan: Plan, execution: PlanExecution | None) -> list[DetailLine]:
+    """Describe the searches or the work of guests, and what is left of it. Empty for a plan of a grid alone."""
+    if plan.guests is not None:
+        lines = [*((label, text, "") for label, text in plan.guests.describe()), ("", _format_trials(plan.guests), "")]
+    elif plan.search is not None:
+        searches = len(plan.searches)
+        places = f"{format_rounded(searches)} configuration{'s' if searches != 1 else ''}"
+        lines = [("searches", f"{', '.join(plan.search.goals)} at {places}" + ("" if plan.grid else "; no grid"), "")]
+    elif plan.experiments:
+        lines = [("asks for", f"{name}{_format_factors(factors)}", "") for name, factors in plan.experiments]
+    else:
+        return []
+    if execution is None or not execution.steps.seen:
+        return lines
+    steps = execution.steps
+    left, stored = len(steps.remaining), steps.count(StepState.STORED)
+    if stored:
+        lines.append(
+            ("", f"{format_rounded(stored)} stored, which {'is' if stored == 1 else 'are'} not made again", "good")
+        )
+    if steps.refusals:
+        lines.append(("", f"{format_rounded(steps.refusals)} cannot be measured on this testbed", "warn"))
+    if left and not execution.running:
+        after = ", after the grid" if plan.grid else ""
+        takes = f"about {format_duration(steps.left_s)}, {format_rounded(steps.reckoned_trials)} trials or more{after}"
+        lines.append(("", takes, "strong"))
+    return lines
+
+
+def make_room(right: Widget, plan: Plan | None) -> None:
+    """Set the classes that lay the screen out for a grid, searches and guests."""
+    guests = None if plan is None else plan.guests
+    right.set_class(guests is not None, "-jobs")
+    right.set_class(guests is not None and guest_kinds()[guests.kind].over_time, "-flows")
+    right.set_class(plan is not None and plan.step_count > 0, "-searches")
+    right.set_class(plan is not None and not plan.grid, "-no-grid")
+
+
+def _format_factors(factors: BaseModel) -> str:
+    """Format a plan's request to another package's kind, as in its file."""
+    text = ", ".join(f"{key}: {value}" for key, value in factors.model_dump(mode="json").items())
+    return f", {text}" if text else ""
+
+
+def _format_trials(guests: PlannedCrews[Any, Any]) -> str:
+    trials, points = len(guests.trials), len(guests.points)
+    often = f"{guests.set_ups} set-up{'s' if guests.set_ups > 1 else ''}, {guests.repetitions} in each"
+    many = f"{format_rounded(trials)} trial{'s' if trials != 1 else ''}"
+    return f"{many}: {format_rounded(points)} point{'s' if points != 1 else ''}, {often}"
+
+
+def describe_running_step(execution: PlanExecution) -> list[DetailLine]:
+    """Describe the search or job under way: its number, its trials, its results so far."""
+    seen, steps = execution.steps.current, execution.steps
+    if seen is None:
+        return []
+    number, total, trials = steps.number_of(seen), steps.asked, len(seen.picture.trials)
+    return [
+        (
+            step_noun(execution.plan),
+            f"{number} of {total}: {seen.step.describe()}",
+            "strong",
+        ),
+        *(
+            [("", f"{format_rounded(trials)} trial{'s' if trials != 1 else ''} so far", "")]
+            if seen.picture.parts
+            else []
+        ),
+        *[("", text, "") for text in seen.picture.found],
+        *([("", seen.why, "warn")] if seen.why else []),
+    ]

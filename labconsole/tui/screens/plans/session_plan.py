@@ -11,7 +11,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
-from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.dialogs import AskText
 from labconsole.tui.parts.screen import Application
 
 

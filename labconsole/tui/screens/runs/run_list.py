@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from labconsole.engine.protocol import RunsStore
 from labconsole.errors import LabError
 from labconsole.model.query import Query, parse_query
-from labconsole.model.record.summary import RunSummary
-from labconsole.model.sorting import Sorting
+from labconsole.model.record.summary import RunSummary, Sorting
 from labconsole.text.cells import format_rounded
 
 ROWS_AT_ONCE = 500

@@ -1,7 +1,4 @@
-"""One run as pages of lines: verdict, packets, nodes; and two runs side by side. Pure: records in, spans out.
-
-All text from a node or a person passes ``safe``. Tones are names of the style sheet's.
-"""
+"""One run as pages of lines: verdict, packets, times, processors, nodes; and two runs side by side. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +9,38 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from labconsole.measure.capture_stamps import stamps_sentence
-from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.comparison import Pair
 from labconsole.measure.drop_causes import describe_off_path_drops, kernel_doubt
-from labconsole.measure.ledger_picture import ledger_rows
+from labconsole.measure.ledger import ledger_rows
+from labconsole.measure.packet_times import (
+    QUANTILES,
+    decode_histogram,
+    describe_sequence,
+    describe_xdp,
+    format_timed_by,
+    packet_times,
+    quantiles_of,
+    refusal,
+    times_by_word,
+)
+from labconsole.measure.processor_time import HEADINGS, processor_rows, processor_sentences
+from labconsole.measure.time_histogram import histogram_rows
+from labconsole.measure.timing import clock_sentence, stamps_sentence
 from labconsole.model.design_point import format_target_per_source
-from labconsole.model.record.note import RunNote
-from labconsole.model.record.run import RunRecord, StreamRecord, Total
-from labconsole.model.record.timing import Delay, Quantiles
+from labconsole.model.record.annotations import RunNote
+from labconsole.model.record.extensions import PacketTimes
+from labconsole.model.record.run import Delay, Quantiles, RunRecord, StreamRecord, Total
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
 from labconsole.text.cells import UNKNOWN, format_decimal, format_mbit, format_percent, format_rounded, safe
 from labconsole.text.sanitize import format_tsv_line
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts import lines
 from labconsole.units import format_rate_bps, format_target
+
+# -- run pages ---------------------------------------------------------------------------------------------------------
+# One run as pages of lines: verdict, packets, nodes; and two runs side by side. Pure: records in, spans out.
+#
+# All text from a node or a person passes ``safe``. Tones are names of the style sheet's.
 
 Row = list[lines.Span]
 
@@ -381,3 +395,109 @@ def _format_pair_value(value: Any, pair: Pair) -> str:
     units = {"seconds": " s", "bytes": " B"}
     text = format_target(value) if pair.label == "target" and isinstance(value, int) else format_json(value)
     return text + units.get(pair.kind, "")
+
+
+# -- times page --------------------------------------------------------------------------------------------------------
+# Timing of every packet of a run, stream by stream, as counted by the sinks' kernels.
+
+NOT_TIMED = (
+    "the packets of this run were not timed; with packet_times: on in hosts.yaml, or --packet-times on, the sinks' "
+    "kernels time every one of them"
+)
+QUANTILE_CELLS = 10
+LONG_NS = 10**8
+BY_USE = ("p50", "p99", "max", "p99.9", "p99.99", "p90")
+"""Quantiles by importance. On a narrow screen the last leave first."""
+
+
+def times_page(record: RunRecord, width: int) -> list[Row]:
+    """Quantiles and a histogram of each stream's delays, or of the gaps between its packets if no delay is known."""
+    second = record.background.streams if record.background is not None else ()
+    rows: list[Row] = []
+    for stream, whose in [
+        *((each, "") for each in record.streams),
+        *((each, " of the second guest") for each in second),
+    ]:
+        stream_rows = _stream_times(stream, width)
+        if stream_rows:
+            rows += [[(f"Stream {safe(stream.name, 20)}{whose}", "strong")], *stream_rows, []]
+    return rows or field("times", NOT_TIMED, width, "muted")
+
+
+def _stream_times(stream: StreamRecord, width: int) -> list[Row]:
+    refused, times = refusal(stream), packet_times(stream)
+    if refused is not None:
+        return field("times", f"not timed: {refused}", width, "warn")
+    if times is None:
+        return []
+    rows = _times_counts(times, width)
+    if (changed := describe_xdp(times)) is not None:
+        rows += field("port", changed, width)
+    quantiles = fitting(width)
+    names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in quantiles)
+    rows.append([("µs".ljust(LABEL_CELLS), "head"), (names, "muted")])
+    for label, part in times_by_word(times).items():
+        if part is None:
+            rows += field(label, f"{UNKNOWN} {times.reason or ''}" if label == "delay" else UNKNOWN, width, "muted")
+            continue
+        figures = "".join(f"{_cell(ns):>{QUANTILE_CELLS}}" for ns in map(quantiles_of(part).get, quantiles))
+        rows.append([(label.ljust(LABEL_CELLS), "head"), (figures, "")])
+    drawn, what = (times.delay_ns, "delay") if times.delay_ns is not None else (times.spacing_ns, "spacing")
+    if drawn is None:
+        return rows
+    histogram = decode_histogram(drawn)
+    if histogram is None:
+        return rows + field(what, "its histogram cannot be read", width, "warn")
+    return [*rows, [], [(f"{what}: packets by how long", "head")], *histogram_rows(histogram, width)]
+
+
+def _cell(value_ns: int | None) -> str:
+    """Format in microseconds, or with a larger unit if that is too long."""
+    if value_ns is None or value_ns < LONG_NS:
+        return format_decimal(None if value_ns is None else value_ns / 1e3, 1)
+    return f"{value_ns / 1e9:.2f} s" if value_ns >= 10**9 else f"{value_ns / 1e6:.1f} ms"
+
+
+def fitting(width: int) -> list[str]:
+    """The quantiles that fit, in order."""
+    room = max(1, (width - LABEL_CELLS) // QUANTILE_CELLS)
+    kept = BY_USE[:room]
+    return [name for name in (*QUANTILES, "max") if name in kept]
+
+
+def _times_counts(times: PacketTimes, width: int) -> list[Row]:
+    return field(
+        "packets",
+        f"all {format_rounded(times.packets)}, in the sink's kernel{format_timed_by(times)}; "
+        f"{describe_sequence(times)}",
+        width,
+    )
+
+
+# -- processors page ---------------------------------------------------------------------------------------------------
+# Activity of the unit under test's processors during traffic, for a run with telemetry.
+
+CELLS = (10, 7, 9, 8, 7, 11, 13, 10)
+"""Widths of HEADINGS. On a narrow screen the last leave first."""
+
+
+def processors_part(record: RunRecord, width: int) -> list[Row]:
+    """Build the part. Empty for a run without telemetry."""
+    rows: list[Row] = []
+    for label, sentence in processor_sentences(record):
+        rows += field(label, sentence, width)
+    if not rows:
+        return []
+    figures = processor_rows(record)
+    if figures:
+        rows += [[], [(_line(HEADINGS, width), "head")], *([(_line(row, width), "")] for row in figures)]
+    return [[("Processors of the unit under test, while traffic ran", "strong")], *rows, []]
+
+
+def _line(cells: tuple[str, ...], width: int) -> str:
+    line = ""
+    for cell, room in zip(cells, CELLS, strict=True):
+        if len(line) + room > width:
+            break
+        line += safe(cell, room).rjust(room)
+    return line

@@ -16,21 +16,17 @@ from textual.containers import Container
 
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
-from labconsole.model.sorting import Sorting
+from labconsole.model.record.summary import Sorting
 from labconsole.text.cells import safe
-from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.ask_text import AskText
+from labconsole.tui.parts.action import Action, KeyBar
+from labconsole.tui.parts.dialogs import AskText
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
-from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.runs.copy_actions import CopyActionsScreen
-from labconsole.tui.screens.runs.details import DetailsScroll, RunView
-from labconsole.tui.screens.runs.details_pane import DetailsPane
-from labconsole.tui.screens.runs.layout import RunListLayout, build_layout_actions
-from labconsole.tui.screens.runs.run_export import RunExport
+from labconsole.tui.screens.runs.details import DetailsPane, DetailsScroll, RunView
+from labconsole.tui.screens.runs.list_actions import CopyActionsScreen, RunExport, RunListLayout, build_layout_actions
 from labconsole.tui.screens.runs.run_list import MOST_ROWS, ROWS_AT_ONCE, RunList
 
 NOTHING_SAVED = (

@@ -1,1 +1,0 @@
-"""The session that measures on this node: taking the lease, watching it, taking it over."""

@@ -1,1 +1,0 @@
-"""Measures the instrument itself, with the unit under test bypassed."""

@@ -1,1 +1,0 @@
-"""Kernels and file systems that a lab's machines and guests boot."""

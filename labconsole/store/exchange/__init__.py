@@ -1,1 +1,0 @@
-"""Moves runs between stores."""
