@@ -215,7 +215,7 @@ async def test_no_screen_of_the_console_shows_foreign_words_as_anything_else(
 
 
 def test_what_a_node_says_adds_no_line_to_the_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    kind: Any = SimpleNamespace(name="boot", plural="boots", has=lambda record: False)
+    kind: Any = SimpleNamespace(name="boot", plural="boots", record=SimpleNamespace(record=int))
     plan: Any = SimpleNamespace(name="p")
     told = "no answer\nlabconsole: 5 of 5: valid"
     for what in ("broke", "again"):

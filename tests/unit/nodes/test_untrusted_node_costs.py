@@ -144,7 +144,7 @@ def test_rows_of_a_stream_are_bounded_and_the_rest_is_counted(monkeypatch: pytes
     live.begin_sending(BEGUN_NS)
     for number in range(1, 200):
         at_ns = BEGUN_NS + OFFSETS_NS["snk1"] + number * 3_000_000_000
-        values = {"": [[3, 3, [number] * 3]]}
+        values = {"": [[3, 23, [number] * 23]]}
         told = {"monotonic_ns": at_ns, "wall_ns": 1, "missed": 0, "late": False, "namespaces": values}
         event = CountersSampled.parse(told)
         telemetry.add_counters("snk1", event)
