@@ -454,7 +454,7 @@ def test_plan_files_of_the_same_meaning_are_checked_once(
     ("bound", "most", "words"),
     [
         ("archive.MAX_UNPACKED_BYTES", 10_000, "it decompresses to more than 10000 bytes"),
-        ("origins.MAX_PLANS", 0, "manifest.json: names 1 plans; allowed: 0"),
+        ("reproduction.MAX_PLANS", 0, "manifest.json: names 1 plans; allowed: 0"),
     ],
 )
 def test_a_bundle_is_bounded_as_a_whole(

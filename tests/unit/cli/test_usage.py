@@ -119,7 +119,7 @@ def test_a_frame_that_an_interface_does_not_carry_is_refused_by_its_option(
         session.check_now = refuse
         return asyncio.run(work(session))
 
-    for module in ("session_runner", "commands.check.observer_effect"):
+    for module in ("session_runner", "commands.check.checks"):
         monkeypatch.setattr(f"labconsole.cli.{module}.run_session", connected)
     options = ["--hosts", HOSTS, "--store", str(tmp_path / "runs.sqlite"), "--frame-size", "9001"]
     assert said([*words.split(), *options], capsys).startswith("--frame-size: is above what src1/eth1 carries")
