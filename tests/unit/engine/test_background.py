@@ -468,8 +468,8 @@ def test_a_changed_number_of_a_background_load_is_named() -> None:
 def test_a_run_is_told_with_its_load_and_the_second_guests_stream() -> None:
     record = RunRecord.model_validate(forwarding_record())
     text = "\n".join(run_lines(record, saved=True))
-    assert "beside   forwarding-50 in second, not pinned" in text
-    assert "offered_pps: asked 50\u2009000, achieved" in text
+    assert "background forwarding-50 in second, not pinned" in text
+    assert "offered_pps: requested 50\u2009000, achieved" in text
     assert "a share of: share_ratio 0.5, measured_pps 100000.0" in text
     assert text.count("offered") >= 3
     assert record.total.offered_packets == record.streams[0].offered_packets, "the second guest's enters no total"
