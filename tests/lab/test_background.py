@@ -244,6 +244,6 @@ def test_the_command_says_what_was_asked_and_reached(hosts: Path, tmp_path: Path
     (record,) = records(labconsole("run", *words, "--json", hosts=hosts, store=store))
     assert record["background"]["achieved"]["workers"] == 1
     shown = labconsole("runs", "show", record["run_id"], store=store).stdout
-    assert "beside   light in host, not pinned" in shown
-    assert "demand_ratio: asked 1, achieved" in shown
+    assert "background light in host, not pinned" in shown
+    assert "demand_ratio: requested 1, achieved" in shown
     assert json.dumps(record)
