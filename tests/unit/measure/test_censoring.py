@@ -26,12 +26,14 @@ def test_where_nothing_or_everything_is_cut_off_nothing_is_guessed():
 
 
 def test_a_wider_effect_is_the_same_change():
-    effect = one_spread_effect([95.0], [100.0, 101.0, 99.5])
+    effect = one_spread_effect([95.0, 95.5], [100.0, 101.0, 99.5])
     wider = widen_effect(effect, 2.0)
     assert (wider.change, wider.degrees, wider.blocks) == (effect.change, effect.degrees, effect.blocks)
     assert wider.error_log == pytest.approx(2 * effect.error_log) and wider.sd_log == pytest.approx(2 * effect.sd_log)
-    t = stats.t.isf(0.025, 2) * wider.error_log
+    t = stats.t.isf(0.025, 3) * wider.error_log
     assert wider.ci_low == pytest.approx(math.exp(wider.mean_log - t) - 1)
+    single = widen_effect(one_spread_effect([95.0], [100.0, 101.0, 99.5]), 2.0)
+    assert (single.others_of_single, single.p, single.ci_low) == (3, None, None)
     absent = one_spread_effect([95.0], [100.0, 101.0])
     assert widen_effect(absent, 2.0) == absent
 
