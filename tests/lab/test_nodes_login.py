@@ -379,7 +379,7 @@ async def test_nobody_listening_and_no_such_name_are_told_with_host_and_port(wor
     port = free_port()
     assert f"{HOST}:{port} refuses connections" in await refused(world, {"uut": {"address": HOST, "port": port}})
     told = await refused(world, {"uut": {"address": "no-such-host.invalid"}})
-    assert "no-such-host.invalid:22: the name no-such-host.invalid is not known" in told
+    assert "no-such-host.invalid:22: the host name no-such-host.invalid is unknown" in told
 
 
 async def test_a_server_that_says_nothing_is_given_up_after_the_configured_time(world: World) -> None:
