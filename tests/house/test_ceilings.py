@@ -15,39 +15,6 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
 LINES_OF_A_MODULE = 700
 
-LINES_OF_A_THOUGHT = 60
-"""Fewer lines are no subject of their own, except where something finds a module by its place."""
-
-FOUND_BY_PLACE = (
-    "**/__init__.py",
-    "**/__main__.py",
-    "wire/*.py",
-    "cli/commands/*.py",
-    "store/exporters/*.py",
-    "platforms/drivers/*.py",
-    "experiments/*/*.py",
-)
-"""Plug-in places, commands, message topics, and the files of a kind of experiment, whose names say what is in them."""
-
-SHORT = frozenset(
-    {
-        "agent/debug.py",
-        "api/discovery.py",
-        "cli/output.py",
-        "model/cpus.py",
-        "model/generator_names.py",
-        "model/identity.py",
-        "model/strict_model.py",
-        "model/tolerances.py",
-        "report/material.py",
-        "text/extras.py",
-        "tui/console/clock.py",
-        "tui/console/first_start.py",
-        "tui/screens/plans/session_plan.py",
-    }
-)
-"""Others: many modules use them and none is their subject, or what would take them loads a library at the start."""
-
 LONGER: dict[str, int] = {}
 """Modules above the limit and their lines today."""
 
@@ -81,17 +48,6 @@ def test_no_module_grows_beyond_the_limit_or_beyond_what_it_was():
     assert set(LONGER) <= set(longer), f"no longer above: {sorted(set(LONGER) - set(longer))}; take them off the list"
     grown = {name: (LONGER[name], count) for name, count in longer.items() if count > LONGER[name]}
     assert not grown, f"were long and have grown: {grown}"
-
-
-def test_a_short_module_has_a_reason():
-    placed = {path for pattern in FOUND_BY_PLACE for path in PACKAGE.glob(pattern)}
-    short = {
-        name
-        for name, text in modules()
-        if text.count("\n") < LINES_OF_A_THOUGHT and PACKAGE / name not in placed and "/" in name
-    }
-    assert short <= SHORT, f"below {LINES_OF_A_THOUGHT} lines: {sorted(short - SHORT)}; which module has their subject?"
-    assert short >= SHORT, f"no longer below: {sorted(SHORT - short)}; take them off the list"
 
 
 def test_the_root_takes_no_further_modules():
