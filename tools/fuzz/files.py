@@ -150,8 +150,6 @@ def change_member(data: st.DataObject, seed: bytes) -> bytes:
 def open_bundles(directory: Path) -> Read:
     """Verifies a bundle one member of which has this content, and whose manifest has its hash."""
     files, path = bundle_files(), directory / "bundle.tar.gz"
-    patch = pytest.MonkeyPatch()
-    patch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv",))
 
     def read(content: bytes) -> None:
         name, _, member = content.partition(b"\n")
@@ -160,7 +158,9 @@ def open_bundles(directory: Path) -> Read:
             known = sorted(files)[sum(name) % len(files)]
         repack(path, {**files, known: member}, honest=known != "manifest.json")
         differences: list[str] = []
-        check(path, differences.append)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv",))
+            check(path, differences.append)
         assert all(len(each) < 20_000 for each in differences)
 
     return read
