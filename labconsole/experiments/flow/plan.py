@@ -6,16 +6,16 @@ with the same guests are measured in one crew, and each block sets it up again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from labconsole.model.flow_scenarios import DiskBeside, WeightSteps
-from labconsole.model.plan.crews import DIFFERENT, PLACED, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewPoint, GuestCounts, MemoryMib, Placings, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
@@ -90,7 +90,7 @@ class FlowFactors(StrictModel):
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
     guests: GuestCounts = (1,)
-    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    cpu: Placings = ("any",)
     offered: Annotated[tuple[Offered, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("line",)
     limits: Annotated[tuple[LimitsWish, ...], Field(min_length=1, max_length=100), DIFFERENT] = ((),)
     greedy: Annotated[
@@ -182,24 +182,10 @@ class FlowFactors(StrictModel):
         return max((each.needed_mib for each in self.disk if each is not None), default=0)
 
 
-class FlowCrew(NamedTuple):
-    """A change in any of these needs a new set-up."""
-
-    platform: str
-    guests: int
-    cpu: Placing
-    receives: bool = False
-    """Its guests share the NIC that leads to the source instead of the one to the sink."""
-
-
 @dataclass(frozen=True, slots=True)
-class FlowPoint:
-    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+class FlowPoint(CrewPoint):
+    """One design point."""
 
-    index: int
-    platform: str
-    guests: int
-    cpu: Placing
     offered: int | Literal["line"]
     limits: Limits
     greedy: int
@@ -210,8 +196,9 @@ class FlowPoint:
     disk: DiskBeside | None = None
 
     @property
-    def crew(self) -> FlowCrew:
-        return FlowCrew(self.platform, self.guests, self.cpu, self.pattern == "in")
+    def crew(self) -> Hashable:
+        """See CrewPoint. Receiving guests share the NIC that leads to the source instead of the one to the sink."""
+        return self.platform, self.guests, self.cpu, self.pattern == "in"
 
     def limit_of(self, guest: int) -> int | None:
         """Rate limit of a guest, from 0, in bit/s, or None if it has none."""

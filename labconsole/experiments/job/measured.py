@@ -93,10 +93,7 @@ def _describe_point(record: JobRecord, key: PointKey) -> str:
     requested = record.requested
     text = f"{requested.platform}: {requested.job} ({requested.size}) in {requested.guests} guests"
     if requested.job in JOBS:
-        working = "one" if requested.guests == 1 else requested.working
-        text = JobPoint(
-            0, requested.platform, requested.job, requested.size, requested.guests, working, requested.cpu
-        ).words()
+        text = JobPoint.from_request(requested).words()
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB each"]
     return ", ".join([text, *format_cpu_limits(key), *memory])
 
