@@ -252,6 +252,18 @@ class FlowArrivals:
     bin_packets: tuple[int, ...] = ()
     outside_packets: int = 0
 
+    def build_record(self, kind: Callable[..., S], **own: Any) -> S:
+        """The record of the flow. ``own``: further fields of the ``kind``."""
+        return kind(
+            packets=self.packets,
+            bytes=self.bytes,
+            first_at_ns=self.first_at_ns,
+            last_at_ns=self.last_at_ns,
+            bin_packets=self.bin_packets,
+            outside_packets=self.outside_packets,
+            **own,
+        )
+
 
 def count_arrivals(counted: CountedFlow | None) -> FlowArrivals:
     """The arrivals of a flow, which the capture lacks if none of its packets came."""

@@ -108,6 +108,16 @@ def uut_kernel(record: GuestTrialRecord) -> str:
     return str(uut_facts(record).get("kernel", ""))
 
 
+def build_point_key(kind: Callable[..., K], record: GuestTrialRecord, **own: Any) -> K:
+    """The point that a trial belongs to: what its request has of the ``kind``'s fields, its testbed, kernel and
+    hypervisor, and the kind's ``own`` fields.
+    """
+    names: Sequence[str] = cast("Any", kind)._fields
+    asked = {name: getattr(record.requested, name) for name in names if hasattr(record.requested, name)}
+    environment = {"kernel": uut_kernel(record), "hypervisor": hypervisor(record)}
+    return kind(**{**asked, "testbed_fingerprint": record.testbed_fingerprint, **environment, **own})
+
+
 def assign_points(
     records: Iterable[T], key_of: Callable[[T], K], seen_late: Sequence[str] = ("hypervisor",)
 ) -> Iterator[tuple[K, T]]:

@@ -6,11 +6,11 @@ with the same guests are measured in one crew, and each block sets it up again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
@@ -83,9 +83,9 @@ class FlowFactors(StrictModel):
     ``offered``: payload rate per flow; ``line`` is the link's speed, and for guests that receive an equal part of the
     link's capacity. ``limits``: rate limit of each guest, in whole frames; ``greedy``: number of flows of the first
     guest, where all others have one; ``second_after_s``: delay of all other guests' start after the first's. ``bin_s``:
-    averaging interval of a rate. ``pattern``: direction of the traffic; a ring varies only ``guests``, ``cpu`` and
-    ``limits``, receiving guests only ``guests``, ``cpu``, ``offered`` and ``payload_bytes``. ``weights``: the guests'
-    weights on the link over time, or None for no weights. ``disk``: the last guest's disk job meanwhile, and when.
+    averaging interval of a rate. ``pattern``: direction of the traffic, of which some have fewer factors (``VARIED``).
+    ``weights``: the guests' weights on the link over time, or None for no weights. ``disk``: the last guest's disk job
+    meanwhile, and when.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
@@ -296,61 +296,41 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
         return [("flows", f"out of {guests} guests for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}")]
 
 
+VARIED: Final[Mapping[Pattern, Sequence[str]]] = {
+    "out": ("offered", "limits", "greedy", "second_after_s", "payload_bytes", "weights", "disk"),
+    "in": ("offered", "payload_bytes"),
+    "ring": ("limits",),
+}
+"""The factors that guests of a pattern have besides their number and placement; all others keep their defaults."""
+
+
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
-    """The full cross product, without the impossible points of one guest: further guests' limits, and a later start."""
+    """The full cross product of each pattern, without the impossible points of one guest: further guests' limits, a
+    later start, and a ring.
+    """
     found: dict[tuple[Any, ...], FlowPoint] = {}
-    varied = (
-        platforms if "out" in factors.pattern else (),
-        factors.cpu,
-        factors.guests,
-        factors.offered,
-        factors.limits,
-        factors.greedy,
-        factors.second_after_s,
-        factors.payload_bytes,
-        factors.weights,
-        factors.disk,
-    )
-    for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(*varied):
-        after_s = late_s if guests > 1 else 0.0
-        key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
-        if (*key, weights, disk) not in found:
-            found[(*key, weights, disk)] = FlowPoint(len(found), *key, weights=weights, disk=disk)
-    for platform in platforms if "in" in factors.pattern else ():
-        for cpu in factors.cpu:
-            for guests in factors.guests:
-                for offered in factors.offered:
-                    for payload_bytes in factors.payload_bytes:
-                        found[platform, guests, cpu, offered, payload_bytes, "in"] = FlowPoint(
-                            index=len(found),
-                            platform=platform,
-                            guests=guests,
-                            cpu=cpu,
-                            offered=offered,
-                            limits=(),
-                            greedy=1,
-                            second_after_s=0.0,
-                            payload_bytes=payload_bytes,
-                            pattern="in",
-                        )
-    for platform in platforms if "ring" in factors.pattern else ():
-        for cpu in factors.cpu:
-            for guests in factors.guests:
-                for limits in factors.limits:
-                    ring = (platform, guests, cpu, limits[:guests])
-                    if guests > 1 and ring not in found:
-                        found[ring] = FlowPoint(
-                            index=len(found),
-                            platform=platform,
-                            guests=guests,
-                            cpu=cpu,
-                            offered="line",
-                            limits=limits[:guests],
-                            greedy=1,
-                            second_after_s=0.0,
-                            payload_bytes=MOST_PAYLOAD_BYTES,
-                            pattern="ring",
-                        )
+    usual = FlowFactors()
+    for pattern in (each for each in VARIED if each in factors.pattern):
+        varied = [getattr(factors if name in VARIED[pattern] else usual, name) for name in VARIED["out"]]
+        for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(
+            platforms, factors.cpu, factors.guests, *varied
+        ):
+            after_s = late_s if guests > 1 else 0.0
+            key = (
+                platform,
+                guests,
+                cpu,
+                offered,
+                limits[:guests],
+                greedy,
+                after_s,
+                payload_bytes,
+                pattern,
+                weights,
+                disk,
+            )
+            if key not in found and (guests > 1 or pattern != "ring"):
+                found[key] = FlowPoint(len(found), *key)
     return tuple(found.values())
 
 

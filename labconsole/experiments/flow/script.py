@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from labconsole.engine.crew_sink import RX, SinkWindow, count_arrivals
 from labconsole.experiments.flow.rates import offered_bps, own_rate, sent_for_s
 from labconsole.experiments.flow.record import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
-from labconsole.wire.flows import CountedFlow
 from labconsole.wire.guests import AskedGuest, AskedGuests
 from labconsole.wire.queues import TakenChanges
 
@@ -140,24 +139,11 @@ def build_flows(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[Sink
     if (counted := window.counted) is None:
         return ()
     return tuple(
-        _build_flow(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
+        count_arrivals(counted.get((sender.mac, port, SINK_PORT))).build_record(
+            SinkFlowRecord, guest=sender.name, flow=number, udp_source_port=port
+        )
         for sender in senders
         for number, port in enumerate(sender.sending.ports, 1)
-    )
-
-
-def _build_flow(guest: str, number: int, port: int, counted: CountedFlow | None) -> SinkFlowRecord:
-    arrivals = count_arrivals(counted)
-    return SinkFlowRecord(
-        guest=guest,
-        flow=number,
-        udp_source_port=port,
-        packets=arrivals.packets,
-        bytes=arrivals.bytes,
-        first_at_ns=arrivals.first_at_ns,
-        last_at_ns=arrivals.last_at_ns,
-        bin_packets=arrivals.bin_packets,
-        outside_packets=arrivals.outside_packets,
     )
 
 

@@ -26,7 +26,6 @@ from labconsole.experiments.job.points import (
     enters,
     mean_of,
     point_key,
-    set_up_of,
     split_times_by_guest,
     uneven,
 )
@@ -67,7 +66,7 @@ def _build_trial(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> Tri
         },
         words=_describe_point(record, key),
         values=_values(record) if enters(record) else {},
-        set_up=set_up_of(record),
+        set_up=record.set_up_id,
         work=key.program,
         from_memory=is_possibly_cached(record),
     )

@@ -65,7 +65,8 @@ def build_router(
     sent, had, after = window.of(router.name), window.loaded.get(router.name), window.loaded_after.get(router.name)
     sent_for_s = None if sent is None or not sent.elapsed_ns else sent.elapsed_ns / 1e9
     sent_packets = None if sent is None else sent.sent_packets
-    return RouterRecord(
+    return arrivals.build_record(
+        RouterRecord,
         guest=router.name,
         inbound_mac=router.inbound_mac,
         mac=router.mac,
@@ -79,12 +80,6 @@ def build_router(
         sent_for_s=sent_for_s,
         to_packets=window.count(0, router.inbound_interface, TX),
         from_packets=window.count(0, router.host_interface, RX),
-        packets=arrivals.packets,
-        bytes=arrivals.bytes,
-        first_at_ns=arrivals.first_at_ns,
-        last_at_ns=arrivals.last_at_ns,
-        bin_packets=arrivals.bin_packets,
-        outside_packets=arrivals.outside_packets,
         sent_pps=rate_pps(sent_packets, sent_for_s),
         forwarded_pps=forwarded_pps,
         routes=None if had is None else had.prefixes,

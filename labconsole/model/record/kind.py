@@ -60,6 +60,12 @@ class PlannedRecord(ExperimentRecord):
     status: Literal["done", "failed"]
     failure: str | None = None
 
+    @property
+    def record_id(self) -> str:
+        """The record's id, whatever its kind calls it."""
+        found: str = getattr(self, next(iter(get_annotations(type(self)))))
+        return found
+
     def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
         """The record as plain data, with the keys of its own format in their order."""
         found = super().plain(mode)
@@ -100,7 +106,7 @@ class ExperimentColumns:
 def columns_of(record: PlannedRecord) -> ExperimentColumns:
     """The columns of a record that belongs to a plan."""
     return ExperimentColumns(
-        id=getattr(record, next(iter(get_annotations(type(record))))),
+        id=record.record_id,
         started_at=record.started_at,
         testbed=record.testbed,
         testbed_fingerprint=record.testbed_fingerprint,
@@ -228,6 +234,11 @@ class GuestTrialRecord(PlannedRecord):
     attestation: Attestation
     influences: tuple[Figures, ...] = ()
     environment: Environment
+
+    @property
+    def set_up_id(self) -> str:
+        """Id of the set-up of its guests, or the record's own if they did not start."""
+        return self.record_id if self.set_up is None else self.set_up.id
 
     @property
     def timekeeper_node(self) -> str | None:
