@@ -16,6 +16,7 @@ from labconsole.experiments.flow.rates import (
     offered_bps,
     own_rate,
     sent_for_s,
+    sum_rates,
 )
 from labconsole.experiments.flow.receive import (
     GuestCounts,
@@ -23,7 +24,6 @@ from labconsole.experiments.flow.receive import (
     ReceivingGuest,
     build_receiver,
     build_source,
-    sum_received,
 )
 from labconsole.experiments.flow.record import (
     FlowRecord,
@@ -34,7 +34,6 @@ from labconsole.experiments.flow.record import (
     SinkFlowRecord,
     SinkRecord,
 )
-from labconsole.experiments.flow.ring import ring_sum
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.verdict import derive_reasons, derive_receive_reasons, derive_ring_reasons
 from labconsole.measure.counts import CounterSample
@@ -253,7 +252,7 @@ def ring_record(
         update={"guests": len(names), "pattern": "ring", "limits_bps": limits_bps, "duration_s": 4.0}
     )
     verdict = weighed(derive_ring_reasons(requested, ring, window_s, 0, None))
-    sum_bps, jain = ring_sum(ring)
+    sum_bps, jain = sum_rates(each.out_bps for each in ring)
     return base.model_copy(
         update={
             "requested": requested,
@@ -363,7 +362,8 @@ def inward_record(
     requested = base.requested.model_copy(
         update={"guests": len(names), "pattern": "in", "duration_s": sent_s, "offered_bps": offered}
     )
-    (sum_bps, jain), skew_s = sum_received(receivers), start_skew_s(each.started_ns for each in receivers)
+    sum_bps, jain = sum_rates(each.payload_bps for each in receivers)
+    skew_s = start_skew_s(each.started_ns for each in receivers)
     most_bps = line_bps(base.link_speed_bps, PAYLOAD_BYTES)
     verdict = weighed(derive_receive_reasons(requested, receivers, seen, skew_s, 0, None, Tolerances()))
     return base.model_copy(

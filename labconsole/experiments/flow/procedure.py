@@ -17,15 +17,14 @@ from labconsole.experiments.flow.base import FlowObservation
 from labconsole.experiments.flow.disk import build_disk_observation
 from labconsole.experiments.flow.live_view import MOST_NAMED, build_picture, format_line_share, format_losses
 from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
-from labconsole.experiments.flow.rates import begin_skew_s, derive_guest_rates, line_bps
+from labconsole.experiments.flow.rates import begin_skew_s, derive_guest_rates, line_bps, sum_rates
 from labconsole.experiments.flow.receive import (
     ReceiveMeasurement,
     build_receiver,
     build_source,
-    sum_received,
 )
 from labconsole.experiments.flow.record import RECORD, FlowRecord, FlowRequested, ReceiverRecord
-from labconsole.experiments.flow.ring import RingMeasurement, build_ring, ring_busy_s, ring_sum
+from labconsole.experiments.flow.ring import RingMeasurement, build_ring, ring_busy_s
 from labconsole.experiments.flow.script import build_flows, build_sender, build_sink
 from labconsole.experiments.flow.send_measurement import SendMeasurement
 from labconsole.experiments.flow.verdict import (
@@ -113,7 +112,7 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
     async def _measure_ring(self, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
         seen = await RingMeasurement(self.trial.point, self.factors, bench, crew).take()
         ring, window_s = build_ring(seen.guests, seen.window), seen.window.window_s(seen.guests)
-        sum_bps, jain = ring_sum(ring)
+        sum_bps, jain = sum_rates(each.out_bps for each in ring)
         requested, taken = self.requested(bench.inventory), seen.attempt
         shown = derive_ring_reasons(requested, ring, window_s, taken.swapped_pages, taken.program)
         own: dict[str, Any] = {"ring": ring, "window_s": window_s, "sum_bps": sum_bps, "jain": jain}
@@ -128,7 +127,8 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
         source = build_source(
             stream.source.node, stream.source.interface, seen.source_mac, stream.uut_in, window, seen.generator
         )
-        (sum_bps, jain), skew_s = sum_received(receivers), start_skew_s(each.started_ns for each in receivers)
+        sum_bps, jain = sum_rates(each.payload_bps for each in receivers)
+        skew_s = start_skew_s(each.started_ns for each in receivers)
         shown = derive_receive_reasons(
             requested, receivers, source, skew_s, taken.swapped_pages, taken.program, self.tolerances
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from labconsole.engine.crew_sink import SharedTime, derive_shared_time, start_skew_s
 from labconsole.experiments.flow.record import FlowRecord, FlowRequested, ReceiverRecord, SinkFlowRecord
+from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.packets.flows import MAX_BINS
 
@@ -95,6 +96,13 @@ def intended_time_s(requested: FlowRequested, place: int) -> float:
 def offered_bps(host_packets: int | None, sent_s: float | None, payload_bytes: int) -> float | None:
     """Payload rate out of a guest over the time its packets arrived at the sink, as its own clock may be wrong."""
     return None if host_packets is None or not sent_s else host_packets * payload_bytes * 8 / sent_s
+
+
+def sum_rates(rates_bps: Iterable[float | None]) -> tuple[float | None, float | None]:
+    """Sum of the guests' rates, and Jain's index over them; both are None if one rate is not known."""
+    every = list(rates_bps)
+    known = [each for each in every if each is not None]
+    return (sum(known), jain_index(known)) if known and len(known) == len(every) else (None, None)
 
 
 def derive_guest_rates(

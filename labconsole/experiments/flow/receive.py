@@ -24,7 +24,6 @@ from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import HEADER_BYTES
 from labconsole.experiments.flow.record import FlowRequested, HopLoss, ReceiverRecord, SourceRecord
 from labconsole.experiments.flow.script import FIRST_SOURCE_PORT, SINK_ADDRESS, SINK_PORT
-from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.generator import generator_options
 from labconsole.verdict.observations import Snapshot, parse_snapshot
 from labconsole.verdict.reasons import reason
@@ -314,14 +313,6 @@ def build_source(
         uut_interface=uut_interface,
         uut_packets=window.count(0, uut_interface, RX),
     )
-
-
-def sum_received(receivers: Sequence[ReceiverRecord]) -> tuple[float | None, float | None]:
-    """Sum of the guests' rates, and Jain's index over them; both are None if one rate is not known."""
-    rates = [each.payload_bps for each in receivers if each.payload_bps is not None]
-    if not rates or len(rates) < len(receivers):
-        return None, None
-    return sum(rates), jain_index(rates)
 
 
 # -- one attempt -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from labconsole.experiments.flow.record import (
     SinkFlowRecord,
     WeightStepRecord,
 )
-from labconsole.experiments.flow.rules import IN_RULES, OUT_RULES, RING_RULES
+from labconsole.experiments.flow.rules import IN_RULES, NEVER, OUT_RULES, RING_RULES
 from labconsole.measure.recompute import guest_trial as trial
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, differences, same
 from labconsole.measure.recompute.guest_trial import (
@@ -283,9 +283,7 @@ def _compared(where: str, stored: Number, recomputed: Number) -> Iterator[Discre
 
 # -- recomputation -----------------------------------------------------------------------------------------------------
 
-SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
-    only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}
-)
+SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(only=NEVER, also={}, excused={})
 """Rules for a trial without guests, which has no reason that rests on what they did."""
 
 
