@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Stage
@@ -15,7 +15,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import Aborted, AgentError, NodeError, NodeLost, TooLittleMemory
 from labconsole.model.identity import new_run_id, utc_now
-from labconsole.model.record.kind import ProgramRecord
+from labconsole.model.record.kind import Placing, ProgramRecord
 from labconsole.model.record.run import Reason
 from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
@@ -162,7 +162,7 @@ async def find_attestation_drift(standing: StandingCrew) -> list[str]:
     return ["the guests are not what was set up: their attestation changed"]
 
 
-def choose_cpu(placing: Literal["same", "own", "any"], cpus: Sequence[int], number: int) -> str | None:
+def choose_cpu(placing: Placing, cpus: Sequence[int], number: int) -> str | None:
     """The CPU on which a guest, counted from 0, is to run. ``cpus``: the UUT's, the last one shared by all."""
     if placing == "any" or not cpus:
         return None

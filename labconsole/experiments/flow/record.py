@@ -17,17 +17,17 @@ from labconsole.model.record.kind import (
     Guests,
     GuestTrialRecord,
     Ns,
+    Packets,
+    Placing,
     ProgramRecord,
+    Rate,
+    Ratio,
     RecordKind,
     Seconds,
     columns_of,
 )
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS
-
-Packets = Annotated[int, Field(ge=0, lt=2**63)]
-Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class FlowRequested(StrictModel):
@@ -38,7 +38,7 @@ class FlowRequested(StrictModel):
 
     platform: str
     guests: Guests
-    cpu: Literal["same", "own", "any"]
+    cpu: Placing
     offered_bps: int
     limits_bps: tuple[int, ...]
     greedy: Annotated[int, Field(ge=1)]

@@ -16,6 +16,7 @@ from labconsole.model.record.kind import (
     Guests,
     GuestTrialRecord,
     Ns,
+    Placing,
     ProgramRecord,
     RecordKind,
     Seconds,
@@ -34,7 +35,7 @@ class JobRequested(StrictModel):
     command: str
     guests: Guests
     working: Literal["one", "all", "one-two"]
-    cpu: Literal["same", "own", "any"]
+    cpu: Placing
     limit_s: float
     cpu_shares: tuple[int, ...] | None = None
     cpu_quota_ratio: float | None = None

@@ -6,7 +6,7 @@ Rates are of packets. docs/route.md explains every field.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -16,15 +16,15 @@ from labconsole.model.record.kind import (
     Guests,
     GuestTrialRecord,
     Ns,
+    Packets,
+    Placing,
+    Rate,
+    Ratio,
     RecordKind,
     Seconds,
     columns_of,
 )
 from labconsole.model.strict_model import StrictModel
-
-Packets = Annotated[int, Field(ge=0, lt=2**63)]
-Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class RouteRequested(StrictModel):
@@ -34,7 +34,7 @@ class RouteRequested(StrictModel):
 
     platform: str
     guests: Guests
-    cpu: Literal["same", "own", "any"]
+    cpu: Placing
     routes: Annotated[int, Field(ge=0)]
     destinations: Annotated[int, Field(ge=1)]
     filters: Annotated[int, Field(ge=0)]

@@ -11,16 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from labconsole.model.identity import content_hash
-from labconsole.model.record.kind import MAX_GUESTS
+from labconsole.model.record.kind import MAX_GUESTS, Placing
 from labconsole.model.strict_model import StrictModel
-
-Placing = Literal["same", "own", "any"]
-"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 PLACED: Final[Mapping[Placing, str]] = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}
 """The placement as the end of a sentence."""

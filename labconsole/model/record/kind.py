@@ -150,6 +150,12 @@ Bin = Annotated[int, Field(ge=0, le=2 * MAX_BINS)]
 Ns = Annotated[int, Field(ge=0, lt=2**63)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+Packets = Annotated[int, Field(ge=0, lt=2**63)]
+Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+Placing = Literal["same", "own", "any"]
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 
 class CrewTrialRef(StrictModel):
