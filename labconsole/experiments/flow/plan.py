@@ -83,9 +83,9 @@ class FlowFactors(StrictModel):
     ``offered``: payload rate per flow; ``line`` is the link's speed, and for guests that receive an equal part of the
     link's capacity. ``limits``: rate limit of each guest, in whole frames; ``greedy``: number of flows of the first
     guest, where all others have one; ``second_after_s``: delay of all other guests' start after the first's. ``bin_s``:
-    averaging interval of a rate. ``pattern``: direction of the traffic, of which some have fewer factors (``VARIED``).
-    ``weights``: the guests' weights on the link over time, or None for no weights. ``disk``: the last guest's disk job
-    meanwhile, and when.
+    averaging interval of a rate. ``pattern``: direction of the traffic; a ring varies only ``guests``, ``cpu`` and
+    ``limits``, receiving guests only ``guests``, ``cpu``, ``offered`` and ``payload_bytes``. ``weights``: the guests'
+    weights on the link over time, or None for no weights. ``disk``: the last guest's disk job meanwhile, and when.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
