@@ -95,7 +95,7 @@ def describe_repetition(progress: StepProgress) -> str | None:
 
 
 # -- narrators ---------------------------------------------------------------------------------------------------------
-# What is told of a plan's steps, for people or machines: their progress, their outcome, and a dry run.
+# Reports on a plan's steps, for people or machines: their progress, their outcome, and a dry run.
 
 
 class StepNarrator:
