@@ -247,8 +247,9 @@ def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, caps
 @pytest.mark.parametrize("plural", ["../laps", "searches", "runs", "calibrations", ""])
 def test_a_kind_whose_records_would_be_in_a_file_of_others_is_refused(tmp_path: Path, plural: str) -> None:
     lap = LAP.replace('plural="laps"', f'plural="{plural}"')
-    with plugged_in(tmp_path / "site", "labconsole.kinds", {"lap": lap}), pytest.raises(
-        StoreError, match=f"plug-in lap cannot be used: its KIND has the plural '{plural}'; allowed"
+    with (
+        plugged_in(tmp_path / "site", "labconsole.kinds", {"lap": lap}),
+        pytest.raises(StoreError, match=f"plug-in lap cannot be used: its KIND has the plural '{plural}'; allowed"),
     ):
         record_kinds()
 
