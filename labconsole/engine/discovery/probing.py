@@ -114,7 +114,8 @@ def _used(
     found |= {name: _build_reason(f"the address {own[0]} is on ") for name, own in addresses.items() if own}
     if ssh_interface is not None:
         found[ssh_interface] = _build_reason("SSH uses ")
-    by_name, by_master = defaultdict(list), defaultdict(list)
+    by_name: defaultdict[str, list[NodeLinkState]] = defaultdict(list)
+    by_master: defaultdict[str | None, list[NodeLinkState]] = defaultdict(list)
     for link in links:
         by_name[link.name].append(link)
         by_master[link.master].append(link)
