@@ -18,5 +18,5 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_a_code_with_several_conditions_lists_all_of_them() -> None:
     section = build_page().partition("\n### offered_short\n")[2].partition("\n### ")[0]
-    assert section.count("\n- When, ") == len(CONDITIONS["offered_short"]) > 1
+    assert section.count("\n- When, of ") == len(CONDITIONS["offered_short"]) > 1
     assert "\n- Do: offer less" in section

@@ -78,9 +78,10 @@ CONDITIONS: dict[str, tuple[str, ...]] = {
         "a counter of an interface on a stream's path decreased: it was reset, or the device was recreated",
     ),
     "witnesses_disagree": (
-        "two counts of the same packets contradict each other: the capture, or the sink's kernel, has more "
+        "frames: two counts of the same packets contradict each other: the capture, or the sink's kernel, has more "
         "than the NIC; the kernel timed fewer than were captured; or the source's NIC sent less than the "
         "generator and no drop counter explains it",
+        "flows and routers: more packets were counted behind a hop than before it, or of another size",
     ),
     "negative_loss": ("more was measured than offered",),
     "not_measured": (
@@ -166,7 +167,10 @@ CONDITIONS: dict[str, tuple[str, ...]] = {
     "guests_changed": ("virtual machines other than those under test started or ended on a node",),
     "generator_errors": ("pktgen reported errors and continued",),
     "duration_stretched": ("sending took longer than requested by more than `duration_ratio`",),
-    "duration_cut": ("sending took less time than requested by more than `duration_ratio`",),
+    "duration_cut": (
+        "frames: sending took less time than requested by more than `duration_ratio`",
+        "flows and routers: packets were sent to a guest, or came from it, for less than the requested duration",
+    ),
     "sources_apart": ("the sources started more than `start_skew_s` apart",),
     "duplicates": ("packets arrived more than once",),
     "buffered": (
@@ -204,7 +208,7 @@ CONDITIONS: dict[str, tuple[str, ...]] = {
         "depend on them",
     ),
 }
-"""When a code is given; a code that means several things has a line for each."""
+"""When a code is given. A code that means several things has a line for each, which begins with its kind of trial."""
 
 
 INTRODUCTION = """\
@@ -242,7 +246,8 @@ def build_page() -> str:
             if len(conditions) == 1:
                 parts.append(f"- When: {conditions[0]}.")
             else:
-                parts += [f"- When, {condition}." for condition in conditions]
+                split = (condition.partition(": ") for condition in conditions)
+                parts += [f"- When, of {kind}: {condition}." for kind, _, condition in split]
             parts.append(f"- Do: {WHAT_TO_DO[code]}.\n")
     return "\n".join(parts)
 
