@@ -193,14 +193,29 @@ REPLAYS = [
 def test_every_replay_that_is_shown_suits_the_testbed_that_it_names(
     line: str, lab_up: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert dry_run(line, lab_up, tmp_path) == 0
+    assert capsys.readouterr().err == ""
+
+
+def dry_run(line: str, lab_up: str, directory: Path) -> int:
+    """Print what a replay would measure on the testbed that it names, as JSON; returns the exit status."""
     words = [re.sub(r"^(\$block|B)$", "1", word) for word in shlex.split(line)[1:] if word != "--dry-run"]
     plans = [ROOT / word for word in words if word.startswith("plans/")]
     name = words[words.index("--hosts") + 1] if "--hosts" in words else None
-    hosts = write_testbed(name, lab_up, plans, tmp_path)
+    hosts = write_testbed(name, lab_up, plans, directory)
     words = [str(ROOT / word) if word.startswith("plans/") else word for word in words if word not in ("--hosts", name)]
-    store = tmp_path / "runs.sqlite"
-    status = main([*words, "--hosts", str(hosts), "--store", str(store), "--dry-run", "--json"])
-    assert (status, capsys.readouterr().err) == (0, "")
+    store = directory / "runs.sqlite"
+    return main([*words, "--hosts", str(hosts), "--store", str(store), "--dry-run", "--json"])
+
+
+def test_the_readme_says_how_long_its_replay_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "README.md"
+    line, lab_up = next(shown_replays(page))
+    said = re.search(r"# (\d+) h (\d+) min$", page.read_text(), re.MULTILINE)
+    assert said is not None
+    assert dry_run(line, lab_up, tmp_path) == 0
+    plan = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert abs(plan["total_s"] / 60 - (60 * int(said[1]) + int(said[2]))) < 5
 
 
 def test_the_driver_that_is_shown_is_the_one_that_is_tested() -> None:
