@@ -5,33 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import ClassVar, TypeVar
 
 from labconsole.contracts.measured import MeasuredTrial, MeasuredValue, Quantity, TrialTurn
-from labconsole.measure.paired_blocks import Blocks, TrialOfGuests, hypervisor, uut_facts, uut_kernel
+from labconsole.measure.paired_blocks import Blocks, hypervisor, uut_facts, uut_kernel
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
-from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.run import Verdict
+from labconsole.model.record.kind import ExperimentRecord, GuestTrialRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.model.strict_model import StrictModel
 
 # -- planned trials ----------------------------------------------------------------------------------------------------
 # Plans with trials in common share them, so places are identified by the request and not by a plan's name.
 
 TRIAL_FIELDS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel", "hypervisor")
 """Fields of a filter that a trial of guests has, too."""
-
-
-class TrialOfPlan(TrialOfGuests, Protocol):
-    """The parts of a record of one trial."""
-
-    @property
-    def testbed(self) -> str: ...
-    @property
-    def emulated(self) -> bool: ...
-    @property
-    def verdict(self) -> Verdict: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +54,7 @@ def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[Ex
     ]
 
 
-def _build_filterable(trial: TrialOfPlan) -> SimpleNamespace:
+def _build_filterable(trial: GuestTrialRecord) -> SimpleNamespace:
     return SimpleNamespace(
         platform=trial.requested.platform,
         testbed=trial.testbed,
@@ -90,7 +77,7 @@ def count_platforms(
     return len({platform for platform, _, _ in found}), len(found)
 
 
-def is_included(record: TrialOfPlan) -> bool:
+def is_included(record: GuestTrialRecord) -> bool:
     """Whether it enters a mean: suspect trials do not, as a doubt about a job or a start concerns its very time."""
     return record.verdict.status == "valid"
 
@@ -131,17 +118,17 @@ def collect_plan_names(experiments: Mapping[str, Sequence[ExperimentRecord]]) ->
     }
 
 
-def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
+def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[GuestTrialRecord]:
     """The trials of guests; a search is no trial."""
-    return [cast("TrialOfPlan", record) for record in records if hasattr(record, "plan") and hasattr(record, "verdict")]
+    return [record for record in records if isinstance(record, GuestTrialRecord)]
 
 
 def _count_file_trials(
-    plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None
+    plan: Plan, every: Sequence[GuestTrialRecord], platforms: Sequence[str] | None
 ) -> list[PlannedTrials]:
     requested = plan.guests
     assert requested is not None
-    of_hash: dict[str, list[TrialOfPlan]] = {}
+    of_hash: dict[str, list[GuestTrialRecord]] = {}
     for record in every:
         of_hash.setdefault(record.plan.hash, []).append(record)
     found = []
@@ -152,10 +139,10 @@ def _count_file_trials(
     return found
 
 
-def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[PlannedTrials]:
-    points: dict[tuple[str, str], dict[tuple[int, int], list[TrialOfPlan]]] = {}
+def _count_record_trials(kind: str, every: Sequence[GuestTrialRecord]) -> list[PlannedTrials]:
+    points: dict[tuple[str, str], dict[tuple[int, int], list[GuestTrialRecord]]] = {}
     for record in every:
-        requested = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
+        requested = record.requested.model_dump_json(exclude={"limit_s"})
         places = points.setdefault((record.testbed_fingerprint, requested), {})
         places.setdefault((record.plan.block, record.plan.repetition), []).append(record)
     found = []
@@ -171,7 +158,7 @@ def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[Planne
 
 
 def _build_planned_trials(
-    plan: str, kind: str, platform: str, planned: int, places: Sequence[Sequence[TrialOfPlan]]
+    plan: str, kind: str, platform: str, planned: int, places: Sequence[Sequence[GuestTrialRecord]]
 ) -> PlannedTrials:
     taken = [group for group in places if group]
     return PlannedTrials(
@@ -189,14 +176,7 @@ def _build_planned_trials(
 # Trials of guests as comparisons see them: the parts that all kinds share.
 
 
-class GuestsRecord(TrialOfPlan, Protocol):
-    """Parts that every record of such a trial has in addition."""
-
-    @property
-    def labconsole_version(self) -> str: ...
-
-
-R = TypeVar("R", bound=GuestsRecord)
+R = TypeVar("R", bound=GuestTrialRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

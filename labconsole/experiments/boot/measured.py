@@ -36,7 +36,7 @@ def _build_trial(record: BootRecord) -> TrialFacts:
             "guests": requested.guests,
             "memory_mib": requested.memory_mib,
         },
-        words=BootPoint(0, requested.platform, requested.guests, requested.start).words() + memory,
+        words=BootPoint.from_request(requested, cpu="any").words() + memory,
         values={
             quantity: MeasuredValue(float(value), resolution=known_to.get(quantity))
             for quantity, value in known.items()

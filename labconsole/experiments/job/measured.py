@@ -26,7 +26,6 @@ from labconsole.experiments.job.points import (
     enters,
     mean_of,
     point_key,
-    set_up_of,
     split_times_by_guest,
     uneven,
 )
@@ -67,7 +66,7 @@ def _build_trial(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> Tri
         },
         words=_describe_point(record, key),
         values=_values(record) if enters(record) else {},
-        set_up=set_up_of(record),
+        set_up=record.set_up_id,
         work=key.program,
         from_memory=is_possibly_cached(record),
     )
@@ -93,10 +92,7 @@ def _describe_point(record: JobRecord, key: PointKey) -> str:
     requested = record.requested
     text = f"{requested.platform}: {requested.job} ({requested.size}) in {requested.guests} guests"
     if requested.job in JOBS:
-        working = "one" if requested.guests == 1 else requested.working
-        text = JobPoint(
-            0, requested.platform, requested.job, requested.size, requested.guests, working, requested.cpu
-        ).words()
+        text = JobPoint.from_request(requested).words()
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB each"]
     return ", ".join([text, *format_cpu_limits(key), *memory])
 
