@@ -14,7 +14,7 @@ from labconsole.report.evaluation import Evaluation
 from labconsole.report.formatting import format_noun_count, format_number
 from labconsole.report.planned_trials import is_included
 from labconsole.report.request import Selection
-from labconsole.report.sample import PlannedCounts, describe_missing
+from labconsole.report.sample import Coverage, describe_missing
 
 ONE_SET_UP = (
     "One set-up: every platform was set up once, and its trials say nothing about how much another set-up would "
@@ -24,7 +24,7 @@ ONE_SET_UP = (
 
 def draw_conclusions(
     made: Evaluation,
-    found: Sequence[PlannedCounts],
+    found: Sequence[Coverage],
     selection: Selection,
     *,
     unreadable: Sequence[str] = (),
@@ -76,7 +76,7 @@ def _describe_guest_trials(trials: Sequence[GuestTrialRecord], family: Family) -
     return sentences
 
 
-def _missing(found: Sequence[PlannedCounts]) -> list[str]:
+def _missing(found: Sequence[Coverage]) -> list[str]:
     missing = describe_missing(found)
     return [f"Missing of what was planned: {'; '.join(missing)}."] if missing else []
 

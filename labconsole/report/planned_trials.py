@@ -1,18 +1,17 @@
-"""Trials other than runs: planned, taken and entered numbers, notes on their plans, guests' trials. Pure."""
+"""Trials other than runs: planned, taken and entered numbers, and the plans they are of. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import ClassVar, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from labconsole.contracts.measured import MeasuredTrial, MeasuredValue, Quantity, TrialTurn
-from labconsole.measure.paired_blocks import Blocks, hypervisor, uut_facts, uut_kernel
+from labconsole.measure.paired_blocks import hypervisor, uut_kernel
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord, GuestTrialRecord
 from labconsole.model.record.summary import RunSummary
+from labconsole.report.sample import Coverage
 
 # -- planned trials ----------------------------------------------------------------------------------------------------
 # Plans with trials in common share them, so places are identified by the request and not by a plan's name.
@@ -22,24 +21,10 @@ TRIAL_FIELDS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kerne
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTrials:
-    """One point of a kind. ``taken``: stored trials. ``retaken``: those of them beyond one per place. ``entered``:
-    places with a trial that enters.
-    """
+class PlannedTrials(Coverage):
+    """One point of a kind."""
 
-    plan: str
     kind: str
-    platform: str
-    planned: int
-    taken: int
-    retaken: int
-    entered: int
-    noun: ClassVar[str] = "trial"
-
-    @property
-    def missing(self) -> int:
-        """Places without a trial that enters."""
-        return max(0, self.planned - self.entered)
 
 
 def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[ExperimentRecord]:
@@ -54,15 +39,27 @@ def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[Ex
     ]
 
 
-def _build_filterable(trial: GuestTrialRecord) -> SimpleNamespace:
-    return SimpleNamespace(
-        platform=trial.requested.platform,
-        testbed=trial.testbed,
-        testbed_fingerprint=trial.testbed_fingerprint,
-        emulated=trial.emulated,
-        plan_name=trial.plan.name,
-        uut_kernel=uut_kernel(trial),
-        hypervisor=hypervisor(trial),
+class _Filterable(NamedTuple):
+    """The fields of a trial of guests that filters test, under the names that runs have them."""
+
+    platform: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    plan_name: str
+    uut_kernel: str
+    hypervisor: str
+
+
+def _build_filterable(trial: GuestTrialRecord) -> _Filterable:
+    return _Filterable(
+        trial.requested.platform,
+        trial.testbed,
+        trial.testbed_fingerprint,
+        trial.emulated,
+        trial.plan.name,
+        uut_kernel(trial),
+        hypervisor(trial),
     )
 
 
@@ -170,82 +167,3 @@ def _build_planned_trials(
         retaken=sum(len(group) - 1 for group in taken),
         entered=sum(any(map(is_included, group)) for group in taken),
     )
-
-
-# -- guest trials ------------------------------------------------------------------------------------------------------
-# Trials of guests as comparisons see them: the parts that all kinds share.
-
-
-R = TypeVar("R", bound=GuestTrialRecord)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFacts:
-    """A kind's facts about one of its records; the fields are those of MeasuredTrial. ``values``: the known ones."""
-
-    id: str
-    factors: Mapping[str, Hashable]
-    words: str
-    values: Mapping[Quantity, MeasuredValue]
-    set_up: str | None
-    anew: bool = False
-    """Whether its guests belong to no other trial, so that its set-up is its block."""
-    work: str = ""
-    from_memory: bool = False
-    conditions: Mapping[str, str | None] = field(default_factory=dict)
-
-
-def build_guest_trials(kind: str, every: Iterable[R], said: Callable[[R], TrialFacts]) -> list[MeasuredTrial]:
-    """Build each trial with its block, boot and conditions; only valid trials enter, as in a report."""
-    records = list(every)
-    blocks = Blocks(records)
-    return [_measured(kind, record, said(record), blocks) for record in records]
-
-
-def _measured(kind: str, record: R, said: TrialFacts, blocks: Blocks[R]) -> MeasuredTrial:
-    block, turns, begun = blocks.placed(record)
-    boot_id = uut_facts(record).get("boot_id")
-    left_out = None
-    if not is_included(record):
-        left_out = record.verdict.reasons[0].code if record.verdict.reasons else record.verdict.status
-    elif not said.values:
-        left_out = "not measured"
-    return MeasuredTrial(
-        kind=kind,
-        id=said.id,
-        hash=record.plan.hash,
-        plan_name=record.plan.name,
-        status=record.status,
-        started_at=record.started_at,
-        testbed=record.testbed,
-        testbed_fingerprint=record.testbed_fingerprint,
-        emulated=record.emulated,
-        factors=said.factors,
-        words=said.words,
-        values=said.values if left_out is None else {},
-        left_out=left_out,
-        set_up=blocks.replicate(record) if said.anew else said.set_up,
-        boot_id=str(boot_id) if boot_id else None,
-        block=block,
-        turn=TrialTurn(turns, begun),
-        planned=record.plan.set_ups * record.plan.repetitions,
-        work=said.work,
-        from_memory=said.from_memory,
-        conditions={
-            "kernel": uut_kernel(record) or None,
-            "hypervisor": hypervisor(record) or None,
-            "labconsole_version": record.labconsole_version,
-            **said.conditions,
-        },
-        nodes=read_nodes(record.environment),
-        margin_ratio=record.plan.margin_ratio,
-    )
-
-
-def read_nodes(environment: Mapping[str, object]) -> Mapping[str, object]:
-    """A record's facts about its nodes; the record may come from elsewhere."""
-    nodes = environment.get("nodes")
-    if not isinstance(nodes, dict):
-        return {}
-    objects = {name: said for name, said in nodes.items() if isinstance(said, dict)}
-    return {name: said for name, said in objects.items() if isinstance(said.get("facts", {}), dict)}

@@ -184,7 +184,6 @@ NAMES_LEFT: dict[str, int] = {
     "model": 9,
     "packets": 1,
     "platforms": 4,
-    "report": 4,
     "tui": 13,
     "wire": 7,
 }

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from labconsole.comparison.guest_trials import TrialFacts, build_guest_trials
 from labconsole.contracts.measured import (
     FROM_MEMORY,
     HELD,
@@ -34,7 +35,6 @@ from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 
 def _time(name: str) -> Quantity:

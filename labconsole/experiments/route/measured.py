@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from labconsole.comparison.guest_trials import TrialFacts, build_guest_trials
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.experiments.route.points import lost_ratio, route_key, sum_pps
 from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 FORWARDED = Quantity(name="forwarding rate", unit="pps", better="higher", shown_unit="kpackets/s", scale=1e3)
 OF_THE_POINT = (
