@@ -16,7 +16,6 @@ from support.bpf_programs import programs
 from support.drop_chain import CASES, SINK_IP, DropCase, DropChain
 from support.requirements import missing, require
 
-pytestmark = pytest.mark.alone
 PACKETS = 2000
 
 
@@ -128,6 +127,7 @@ def test_without_rights_it_says_so_and_counts_nothing():
         net.close()
 
 
+@pytest.mark.alone
 def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain):
     agent = AgentProcess(chain.host)
     before = programs()
