@@ -174,7 +174,7 @@ FAULTS = (
         "tui/parts/filter_line.py",
         'Action("escape", "leave(False)"',
         'Action("escape", "leave(True)"',
-        ("tests/unit/tui/test_runs.py",),
+        ("tests/unit/tui/test_bench.py",),
     ),
     Fault(
         "a metric has the upper bound under the name of the lower one",

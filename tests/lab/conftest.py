@@ -13,6 +13,7 @@ import pytest
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from support.agent_process import AgentProcess, Net
+from support.bpf_programs import no_others
 
 WAITS, WAITS_LESS = "  drain_s: 1\n", "  drain_s: 0.3\n"
 
@@ -31,6 +32,13 @@ def less_drain() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lab, "up", up_with_less_drain)
+        yield
+
+
+@pytest.fixture
+def kernel_programs() -> Iterator[None]:
+    """The kernel's programs for this test alone, also where others run beside it."""
+    with no_others():
         yield
 
 

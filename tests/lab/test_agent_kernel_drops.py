@@ -16,6 +16,8 @@ from support.bpf_programs import programs
 from support.drop_chain import CASES, SINK_IP, DropCase, DropChain
 from support.requirements import missing, require
 
+pytestmark = pytest.mark.usefixtures("kernel_programs")
+
 PACKETS = 2000
 
 
@@ -127,7 +129,6 @@ def test_without_rights_it_says_so_and_counts_nothing():
         net.close()
 
 
-@pytest.mark.alone
 def test_an_agent_that_is_killed_leaves_no_program(chain: DropChain):
     agent = AgentProcess(chain.host)
     before = programs()
