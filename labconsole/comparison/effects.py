@@ -7,8 +7,10 @@ boots of the machine, or set-ups. One comparison is one family (S. Holm, Scand. 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import harmonic_mean
 from typing import Final, Literal, NamedTuple
 
@@ -59,6 +61,11 @@ MIXED_SHARE: Final = 0.25
 """Share of all pairs of boots, one of each side, in which each side has to be first; else each side has its own time.
 """
 
+FEWEST_TURNS: Final = 2
+"""How often each side's turn has to have come, and once for every two boots at least: more boots of one turn are of one
+time.
+"""
+
 SCOPE_NAMES: Final[dict[Scope, str]] = {
     "blocks": "blocks of both",
     "occasions": "occasions",
@@ -71,7 +78,11 @@ def are_boots_mixed(*sides: SideSetUps) -> bool:
     """Whether the boots of two sides were mixed in time, so that nothing that drifts with time separates them."""
     ours, theirs = (side.boots_begun for side in sides)
     first = [(one < other) + (one == other) / 2 for one in ours for other in theirs]
-    return bool(first) and MIXED_SHARE <= mean_of(first) <= 1 - MIXED_SHARE
+    if not first or not MIXED_SHARE <= mean_of(first) <= 1 - MIXED_SHARE:
+        return False
+    in_order = sorted([(begun, 0) for begun in ours] + [(begun, 1) for begun in theirs])
+    turns = Counter(side for side, _ in groupby(side for _, side in in_order))
+    return all(turns[side] >= max(FEWEST_TURNS, len(begun) / 2) for side, begun in enumerate((ours, theirs)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

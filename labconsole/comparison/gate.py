@@ -215,7 +215,7 @@ def _refuse_alike(points: Sequence[FilePoint]) -> None:
 
 
 def _describe_missing_runs(taken: Sequence[RunCoverage]) -> str | None:
-    """Missing trials of the first incomplete occasion, or None if nothing is missing."""
+    """What the first incomplete occasion lacks: trials, or any that enters a mean. None if nothing is missing."""
     if not taken:
         return UNMEASURED
     for each in taken:
@@ -225,6 +225,8 @@ def _describe_missing_runs(taken: Sequence[RunCoverage]) -> str | None:
             return of + UNMEASURED
         if each.planned is not None and places < each.planned:
             return of + describe_unfinished(places, each.planned)
+        if not each.entered:
+            return of + NONE_ENTERS
     return None
 
 

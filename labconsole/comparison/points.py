@@ -18,6 +18,7 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.groups import occasion_of_block
 from labconsole.measure.paired_blocks import select_newest_per_place
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_of, mean_over_set_ups, set_up_means
+from labconsole.model.plan.plan import AT
 from labconsole.report.formatting import format_design_point, format_noun_count
 from labconsole.report.points import PointSummary
 from labconsole.report.sample import SetUpOrders
@@ -83,13 +84,20 @@ class SideSetUps(NamedTuple):
         return [] if "" in found.values() else list(found.values())
 
 
+def find_occasion(plan_name: str | None) -> str | None:
+    """The occasion in a plan's name, which all plans of one evening share, or the name of a plan without one: a plan
+    that was edited has another hash, and is no other occasion.
+    """
+    return (plan_name or "").partition(AT)[2] or plan_name or None
+
+
 # -- points of runs ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPoint:
     """The forwarding rate at one design point. ``begun``: when each set-up was first tried. ``orders``: by run id.
-    ``plan_names``: by the hashes of plans, which are the occasions of runs.
+    ``plan_names``: by the hashes of plans.
     """
 
     summary: PointSummary
@@ -169,9 +177,10 @@ class RunPoint:
 
     @property
     def replicates(self) -> SideSetUps:
-        """The set-ups, each with its boot, its occasion (the plan's hash) and its first start."""
+        """The set-ups, each with its boot, its occasion and its first start."""
         means = set_up_means(self.summary.values_bps)
-        occasions = {block: occasion_of_block(block) for block in means}
+        plans = {block: occasion_of_block(block) for block in means}
+        occasions = {block: find_occasion(self.plan_names.get(plan)) or plan for block, plan in plans.items()}
         return SideSetUps(means, self.boots, occasions, self.begun, 1 / self.packets if self.packets else 0.0)
 
     @property
@@ -195,10 +204,10 @@ class RunPoint:
         """Name a set-up, which is a block of a plan."""
         if not isinstance(set_up, tuple):
             return str(set_up)
-        return f"block {set_up[0]} of {self.name_occasion(set_up[1])}"
+        return f"block {set_up[0]} of {self.plan_names.get(set_up[1], str(set_up[1]))}"
 
     def name_occasion(self, occasion: Hashable) -> str:
-        return self.plan_names.get(occasion, str(occasion))
+        return next((name for name in self.plan_names.values() if find_occasion(name) == occasion), str(occasion))
 
 
 # -- points of other trials --------------------------------------------------------------------------------------------
@@ -287,7 +296,7 @@ class TrialPoint:
         return SideSetUps(
             set_up_means(self._by(lambda trial: trial.set_up)),
             self.boots,
-            {trial.set_up: trial.plan_name for trial in self.trials},
+            {trial.set_up: find_occasion(trial.plan_name) or trial.plan_name for trial in self.trials},
             {trial.set_up: trial.started_at for trial in newest_first},
             self.known_ratio,
         )
@@ -329,7 +338,8 @@ class TrialPoint:
         return f"{name} of {trials[0].plan_name}"
 
     def name_occasion(self, occasion: Hashable) -> str:
-        return str(occasion)
+        names = (trial.plan_name for trial in self.trials)
+        return next((str(name) for name in names if find_occasion(name) == occasion), str(occasion))
 
     def _by(self, of: Callable[[MeasuredTrial], Hashable]) -> dict[Hashable, list[float]]:
         found: dict[Hashable, list[float]] = {}

@@ -147,7 +147,8 @@ def derive_coverage(
     found = []
     for (plan_hash, fingerprint, number), runs in groups.items():
         facts, in_file = plans.get((plan_hash, fingerprint)), requested.get((plan_hash, number))
-        name, planned = ("", None) if facts is None else (facts.name, _planned(facts))
+        named = "" if in_file is None else in_file.plan_name
+        name, planned = (named, None) if facts is None else (facts.name, _planned(facts))
         planned = planned if in_file is None else in_file.planned
         found.append(_build_coverage(runs[0], (name, plan_hash, fingerprint, number), planned, runs, entered))
     there = {(plan_hash, number) for plan_hash, _, number in groups}

@@ -59,7 +59,7 @@ class Effect:
     the root mean square of both sides').
 
     ``others_of_single``: the replicates of one side if the other has a single one, whose distribution is unknown. Its
-    claims hold for any distribution, by the inequalities of Chebyshev (two-sided, 1/k²) and Cantelli (one-sided,
+    claims are by the inequalities of Chebyshev (two-sided, 1/k²) and Cantelli (one-sided,
     1/(1 + k²)) at k standard errors, and there are none with fewer others than ``FEWEST_OTHERS``.
     """
 

@@ -51,11 +51,12 @@ class Lab:
         fingerprint: str | None = None,
         said: Sequence[int] | None = None,
         suspect: int = 0,
+        invalid: bool = False,
         full: int = 0,
         **how: Any,
     ) -> None:
         """Saturated points of these rates, four times of which is offered; ``offered_mbps``: all of it arrives at most.
-        ``suspect``: of the first blocks; ``full``: of these nothing is lost. ``said``: how many set-ups the plan asked for by then, block by block.
+        ``suspect``: of the first blocks; ``invalid``: all of them; ``full``: of these nothing is lost. ``said``: how many set-ups the plan asked for by then, block by block.
         """
         plan = load_plan_on_occasion(self.plan, occasion, None)
         rng = np.random.default_rng(seed)
@@ -77,12 +78,15 @@ class Lab:
                     target=(100_000_000, 200_000_000)[point],
                     offered_mbps=offered,
                     trials=2,
-                    set_up=f"{plan.name}-{block}{fingerprint or ''}",
+                    set_up=f"{plan.name}-{plan.hash()[:6]}-{block}{fingerprint or ''}",
                     margin=0.02,
                     **how,
                 )
                 if fingerprint is not None:
                     record["testbed_fingerprint"] = fingerprint
+                if invalid:
+                    reason = {"code": "no_reverse", "detail": "d", "evidence": None, "follows": None}
+                    record["verdict"] = {"status": "invalid", "reasons": [reason]}
                 if block <= suspect:
                     reason = {"code": "lost_at_source", "detail": "d", "evidence": None, "follows": None}
                     record["verdict"] = {"status": "suspect", "reasons": [reason]}
@@ -751,3 +755,27 @@ def test_what_was_never_measured_is_told_for_every_point(lab, capsys, tmp_path):
     capsys.readouterr()
     assert lab("gate", str(lab.plan), "--baseline", "main", "--occasion", "never") == 4
     assert "NOT MEASURED  raw, 1000 B, 1 × 100 Mbit/s: it has not been measured" in capsys.readouterr().out
+
+
+def test_a_later_occasion_of_which_nothing_enters_is_not_measured(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """A change under which the machine broke down on one night of two does not pass by the other one."""
+    lab.measure("good", [60, 120], seed=3)
+    lab.measure("bad", [60, 120], seed=4, invalid=True)
+    status, found = lab.gate(capsys, "--occasion", "good", "--occasion", "bad")
+    assert (status, found["outcome"]) == (4, "not measured")
+    assert all("nightly@bad: none of its trials enters a mean" in each["detail"] for each in found["judged"])
+
+
+def test_an_occasion_is_one_although_the_plan_was_edited(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two targets of another plan of that evening do not make two occasions of it."""
+    for number in range(3):
+        lab.measure(f"old-{number}", [60, 120], seed=number)
+    lab.measure("new", [58, 120], seed=8)
+    lab.plan.write_text(lab.plan.read_text().replace("200Mbit", "300Mbit"))
+    lab.measure("new", [58, 120], seed=9)
+    capsys.readouterr()
+    before = ",".join(f"nightly@old-{number}" for number in range(3))
+    assert lab("compare", f"plan={before}", "plan=nightly@new", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    point = found["points"][0]
+    assert (point["before_occasions"], point["after_occasions"], point["word"]) == (3, 1, "no claim")
