@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
@@ -323,11 +323,11 @@ class BenchScreen(BenchSearchScreen):
         self.set_class(repeating, "-repeating")
         if not repeating and self.view == "repetitions":
             self.set_view("interfaces")
-        chart, streams = self.query_one(RateChart), self.query_one(StreamsTable)
-        chart.stream = streams.chosen
+        streams = self.query_one(StreamsTable)
+        self._follow_cursor()
         for part in (
             streams,
-            chart,
+            self.query_one(RateChart),
             self.query_one(RepetitionsTable),
             self.query_one(InterfacesTable),
             self.query_one(Topology),
@@ -337,11 +337,19 @@ class BenchScreen(BenchSearchScreen):
         self.query_one(EventLines).paint()
         self.query_one("#abort", Button).disabled = not (self.state.requested or self.session.running)
 
-    @on(LineTable.Chosen, "#streams")
-    def follow_stream(self) -> None:
-        chart = self.query_one(RateChart)
+    def _follow_cursor(self) -> None:
+        """Chart the stream under the cursor, or the interface while the focus is in the table of interfaces."""
+        chart, interfaces = self.query_one(RateChart), self.query_one(InterfacesTable)
         chart.stream = self.query_one(StreamsTable).chosen
-        chart.paint()
+        chart.interface = interfaces.chosen if interfaces.has_focus else None
+
+    @on(LineTable.Chosen, "#streams, #interfaces")
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def follow_cursor(self) -> None:
+        if self.is_up:
+            self._follow_cursor()
+            self.query_one(RateChart).paint()
 
     @on(Button.Pressed, "#run")
     def action_run(self) -> None:
