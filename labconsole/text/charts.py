@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,41 +193,39 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     left, right, x_ticks, wide = _x_axis(points, axes, width - max(map(len, y_labels)) - FRAME_CELLS)
     figure = clear_figure(wide + max(map(len, y_labels)) + FRAME_CELLS, y_axis.cells + FRAME_ROWS)
 
-    def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
+    def draw(xs: list[float], ys: list[float], glyph: str, number: int, joined: Iterable[int] = ()) -> None:
+        """``joined``: the points to which a line leads from the one before."""
         require_within_axis(xs, left, right)
         require_within_axis(ys, y_axis.low, y_axis.high)
         signal = figure.signal(xs, ys, marker=numbered_marker(glyph, number))
-        figure.draw(signal.lines(True).density("full") if joined and len(xs) > 1 else signal)
+        for place in joined:
+            signal.line(place)
+        figure.draw(signal.density("full"))
 
     for level in axes.levels:
         if y_axis.low <= level <= y_axis.high:
             steps = max(2, wide)
             across = [left + (right - left) * i / steps for i in range(steps + 1)]
-            draw(across, [level] * len(across), ACROSS, _IDEAL, joined=False)
+            draw(across, [level] * len(across), ACROSS, _IDEAL)
     for second, _ in axes.moments:
         if left <= second <= right:
-            draw([second, second], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, joined=True)
+            draw([second, second], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, [1])
     if axes.ideal:
         end = min(right, y_axis.high)
         steps = max(2, width // 3)
-        draw(
-            [end * i / steps for i in range(steps + 1)],
-            [end * i / steps for i in range(steps + 1)],
-            "·",
-            _IDEAL,
-            joined=False,
-        )
+        diagonal = [end * i / steps for i in range(steps + 1)]
+        draw(diagonal, diagonal, "·", _IDEAL)
     for number, curve in enumerate(curves):
         if axes.joined:
-            draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
+            draw([p.x for p in curve], [p.y for p in curve], "braille", number, range(1, len(curve)))
     for number, curve in enumerate(curves):
-        for p in curve:
-            if p.low is not None and p.high is not None:
-                draw([p.x, p.x], [p.low, p.high], "│", number, joined=True)
+        ends = [(p.x, end) for p in curve if p.low is not None and p.high is not None for end in (p.low, p.high)]
+        draw([x for x, _ in ends], [y for _, y in ends], "│", number, range(1, len(ends), 2))
     for number, curve in enumerate(curves):
-        draw([p.x for p in curve], [p.y for p in curve], marker(number), number, joined=False)
-    for x, y in _shared(curves, (left, right, wide), (y_axis.low, y_axis.high, y_axis.cells)) if axes.shared else ():
-        draw([x], [y], SHARED, _IDEAL, joined=False)
+        draw([p.x for p in curve], [p.y for p in curve], marker(number), number)
+    if axes.shared:
+        shared = _shared(curves, (left, right, wide), (y_axis.low, y_axis.high, y_axis.cells))
+        draw([x for x, _ in shared], [y for _, y in shared], SHARED, _IDEAL)
     figure.ruler("y").lim(y_axis.low, y_axis.high)
     figure.ruler("y").ticks([tick for _, tick in y_axis.ticks()], y_labels)
     figure.ruler("x").lim(left, right)

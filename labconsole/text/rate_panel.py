@@ -390,7 +390,7 @@ def _build(figure: Any) -> list[Cells]:
 
 
 # -- interface ---------------------------------------------------------------------------------------------------------
-# The newest packet rates of one interface: what its sparklines show, on an axis of its own and as wide as there is room.
+# The newest packet rates of one interface: its sparklines, on an axis of their own and as wide as there is room.
 
 HISTORY_LEGEND = (("⠒⠒⠒ received", "received"), ("⠂⠂⠂ sent", "sent"))
 

@@ -22,10 +22,10 @@ from labconsole.tui.console.form import FormValues, find_source_limit
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.charts import OverTimeChart, RateChart
 from labconsole.tui.parts.dialogs import Pick
-from labconsole.tui.parts.filter_line import QuickFilter
+from labconsole.tui.parts.filter_line import FilterLeft, QuickFilter
 from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.runs_table import RunsTable
-from labconsole.tui.parts.screen import PAUSE, Application
+from labconsole.tui.parts.screen import PAUSE, Application, abort_action
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.step_screen import GuestsTable
 from labconsole.tui.parts.table import LineTable
@@ -56,9 +56,7 @@ class BenchScreen(BenchSearchScreen):
             id="run",
             changes=True,
         ),
-        Action(
-            "a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort", changes=True
-        ),
+        abort_action("abort", "Abort the trial, after asking. What was measured is kept."),
         Action(
             "f",
             "search",
@@ -380,10 +378,7 @@ class BenchScreen(BenchSearchScreen):
 
     @on(Button.Pressed, "#abort")
     def press_abort(self) -> None:
-        self.console_app.ask_abort()
-
-    def action_abort(self) -> None:
-        self.console_app.ask_abort()
+        self.action_abort()
 
     def action_leave_field(self) -> None:
         self.set_focus(self.query_one(StreamsTable))
@@ -414,7 +409,7 @@ class BenchScreen(BenchSearchScreen):
     def narrow(self, event: QuickFilter.Changed) -> None:
         self.query_one(InterfacesTable).set_filter(event.text)
 
-    @on(QuickFilter.Left)
+    @on(FilterLeft)
     def filtered(self) -> None:
         self.set_focus(self.query_one(InterfacesTable))
 
