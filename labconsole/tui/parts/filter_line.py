@@ -18,7 +18,7 @@ from labconsole.tui.parts.fields import TypedText
 from labconsole.tui.parts.lines import Lines, Span
 
 
-class FilterLeft(Message):
+class FilterFinished(Message):
     """The operator has finished typing a filter."""
 
 
@@ -47,7 +47,7 @@ class _Typed(HasActions, TypedText):
 
 
 class QuickFilter(Horizontal):
-    """Hidden until opened. Sends Changed with every key and FilterLeft at the end."""
+    """Hidden until opened. Sends Changed with every key and FilterFinished at the end."""
 
     @dataclass
     class Changed(Message):
@@ -79,7 +79,7 @@ class QuickFilter(Horizontal):
         if not event.keep:
             self.query_one(_Typed).value = ""
         self.display = event.keep and bool(self.query_one(_Typed).value)
-        self.post_message(FilterLeft())
+        self.post_message(FilterFinished())
 
 
 # -- filter line -------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class FilterLine(Vertical):
     @on(FilterInput.Left)
     def left(self) -> None:
         self.done_typing()
-        self.post_message(FilterLeft())
+        self.post_message(FilterFinished())
 
     @on(Input.Submitted, "#filter")
     def submitted(self, event: Input.Submitted) -> None:

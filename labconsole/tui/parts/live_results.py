@@ -57,7 +57,7 @@ class LiveResultsScreen(RecordsView, ConsoleScreen):
         """Read what is not known yet. Every page is shown as it arrives."""
         await self.refresh_saved(again=again)
 
-    def read_again(self) -> None:
+    def reload_records(self) -> None:
         self.follow(again=True)
 
     async def refresh_saved(self, *, again: bool) -> None:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from labconsole.text.cells import safe
 from labconsole.tui.parts import dialogs
 from labconsole.tui.parts.action import Action, display_key
-from labconsole.tui.parts.filter_line import FilterLeft, FilterLine, QuickFilter
+from labconsole.tui.parts.filter_line import FilterFinished, FilterLine, QuickFilter
 from labconsole.tui.parts.screen import Application
 
 CLIPBOARD_BYTES = 74_000
@@ -49,7 +49,7 @@ class RecordsView(_Screen):
         """The list, which gets the focus when the filter is left."""
         raise NotImplementedError
 
-    def read_again(self) -> object:
+    def reload_records(self) -> object:
         """Read everything from the store again."""
         raise NotImplementedError
 
@@ -58,12 +58,12 @@ class RecordsView(_Screen):
         raise NotImplementedError
 
     def action_reload(self) -> None:
-        self.read_again()
+        self.reload_records()
 
     def action_filter(self) -> None:
         self.query_one(self.FILTER).open()
 
-    def on_filter_left(self, event: FilterLeft) -> None:
+    def on_filter_finished(self, event: FilterFinished) -> None:
         """Go back to the list."""
         self.set_focus(self.record_list)
 

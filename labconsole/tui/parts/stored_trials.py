@@ -187,7 +187,7 @@ class StoredTrials(RecordsView, Overlay):
         """Read again when this console saved a trial."""
         if self._seen != (saved := self._saved()):
             self._seen = saved
-            self.read_again()
+            self.reload_records()
 
     @property
     def record_list(self) -> _StoredTable:
@@ -213,7 +213,7 @@ class StoredTrials(RecordsView, Overlay):
         return not all(self.query(part) for part in parts)
 
     @work(exclusive=True, group="stored")
-    async def read_again(self) -> None:
+    async def reload_records(self) -> None:
         if self._index is None:
             self._index = await asyncio.to_thread(self._newest)
             if self._taken_apart:
@@ -322,7 +322,7 @@ class StoredTrials(RecordsView, Overlay):
     def action_kind(self, by: int) -> None:
         self._index = ((self._index or 0) + by) % len(self._kinds)
         self._figure = None if self._figure is None else 0
-        self.read_again()
+        self.reload_records()
 
     def action_summary(self) -> None:
         self._sums, self._figure = self._figure is None and not self._sums, None

@@ -22,7 +22,7 @@ from labconsole.tui.console.form import FormValues, find_source_limit
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.charts import OverTimeChart, RateChart
 from labconsole.tui.parts.dialogs import Pick
-from labconsole.tui.parts.filter_line import FilterLeft, QuickFilter
+from labconsole.tui.parts.filter_line import FilterFinished, QuickFilter
 from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.runs_table import RunsTable
 from labconsole.tui.parts.screen import PAUSE, Application, abort_action
@@ -409,7 +409,7 @@ class BenchScreen(BenchSearchScreen):
     def narrow(self, event: QuickFilter.Changed) -> None:
         self.query_one(InterfacesTable).set_filter(event.text)
 
-    @on(FilterLeft)
+    @on(FilterFinished)
     def filtered(self) -> None:
         self.set_focus(self.query_one(InterfacesTable))
 

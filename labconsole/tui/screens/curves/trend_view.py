@@ -140,10 +140,10 @@ class TrendView(RecordsView, Overlay):
 
     def on_mount(self) -> None:
         self.query_one(TrendsTable).focus()
-        self.call_after_refresh(self.read_again)
+        self.call_after_refresh(self.reload_records)
 
     @work(exclusive=True, group="trend")
-    async def read_again(self) -> None:
+    async def reload_records(self) -> None:
         table, plan = self.query_one(TrendsTable), self._plan
 
         def made() -> tuple[PlanTrends, list[TrendRow]]:
@@ -206,7 +206,7 @@ class TrendView(RecordsView, Overlay):
         names = list(self._found.plans) if self._found is not None else []
         if len(names) > 1 and self._plan in names:
             self._plan = names[(names.index(self._plan) + by) % len(names)]
-            self.read_again()
+            self.reload_records()
 
     def record_to_copy(self) -> tuple[Any, str] | None:
         chosen = self.query_one(TrendsTable).chosen
