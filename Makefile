@@ -23,33 +23,33 @@ test: packages-test $(VENV)/.installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto tests/unit tests/house
-	$(BIN)/python tests/programs/once_more.py --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
-	$(BIN)/python tests/programs/once_more.py -m "alone and not platforms" tests/lab
+	$(BIN)/python tools/once_more.py --numprocesses 3 --dist loadfile -m "not alone and not platforms" tests/lab
+	$(BIN)/python tools/once_more.py -m "alone and not platforms" tests/lab
 
 # Lint, types and the unit tests of the rooms that changed, or of those you name: make quick ROOMS="measure report"
 quick: $(VENV)/.installed-test
-	$(BIN)/python tests/programs/quick.py $(ROOMS)
+	$(BIN)/python tools/quick.py $(ROOMS)
 
 # Every platform of the lab at both ends of its range, its faults, a guest at work beside it: some minutes.
 test-platforms: packages-test $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m platforms tests/lab
 
 bench: packages-bench $(VENV)/.installed-test
-	$(BIN)/python tests/programs/benchmarks/run.py
+	$(BIN)/python tools/benchmarks/run.py
 
 # The console on a lab of its own, driven by keys, some three minutes; writes screenshots/.
 screenshots: packages-screenshots $(VENV)/.installed-test
-	$(BIN)/python tests/programs/screenshots.py $(SCREENSHOT_ARGS)
+	$(BIN)/python tools/screenshots.py $(SCREENSHOT_ARGS)
 
 # Bounded by SOAK_RUNS and SOAK_MINUTES; see docs/reliability.md, whose figures `SOAK_ARGS=--write` renews.
 soak: packages-test $(VENV)/.installed-test
-	$(BIN)/python tests/programs/soak.py $(SOAK_ARGS)
+	$(BIN)/python tools/soak.py $(SOAK_ARGS)
 
 # Reported against true, on labs of its own and by simulation, an hour; writes docs/validation.md. Exit status 1 when a
 # row fails. A part: make validate VALIDATE_ARGS="--out x.md --only simulated --share 0.05"
 # Some tables anew: make validate VALIDATE_ARGS="--renew jobs --renew flows"
 validate: packages-test $(VENV)/.installed-test
-	$(BIN)/python tests/programs/validation/run.py $(VALIDATE_ARGS)
+	$(BIN)/python tools/validation/run.py $(VALIDATE_ARGS)
 
 # Changed and made-up inputs for every reader of foreign files and words, a minute each: tools/fuzz/README.md. atheris is
 # used where it has a wheel for this Python. One target for longer: make fuzz FUZZ_ARGS="captures --seconds 600"
@@ -64,7 +64,7 @@ fuzz: $(VENV)/.installed-test
 # each, and isolation, in an hour and a half, those on guests that send and receive, that forward, and that take from each
 # other; with delay, in a quarter of an hour, the one on the delay of every packet.
 evaluation: packages-test $(VENV)/.installed-test
-	$(BIN)/python tests/programs/evaluation.py $(EVALUATION_ARGS)
+	$(BIN)/python tools/evaluation.py $(EVALUATION_ARGS)
 
 # What other people's tools, libraries and drivers really do, without labconsole: findings/README.md. Some minutes, not in CI.
 findings:
@@ -77,7 +77,7 @@ packages-test: PACKAGES := $(TEST_PACKAGES)
 packages-bench: PACKAGES := $(BENCH_PACKAGES)
 packages-screenshots: PACKAGES := $(SCREENSHOT_PACKAGES)
 packages-demo packages-test packages-bench packages-screenshots:
-	@sh tests/programs/packages.sh $(PACKAGES)
+	@sh tools/packages.sh $(PACKAGES)
 
 $(VENV)/bin/python:
 	@echo "making a virtual environment in $(VENV)"

@@ -37,7 +37,7 @@ def fenced(page: Path, language: str) -> Iterator[tuple[int, str]]:
 
 def evaluations() -> dict[str, Any]:
     """Of ``make evaluation``, by name."""
-    spec = importlib.util.spec_from_file_location("evaluation", ROOT / "tests" / "programs" / "evaluation.py")
+    spec = importlib.util.spec_from_file_location("evaluation", ROOT / "tools" / "evaluation.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

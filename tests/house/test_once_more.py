@@ -1,4 +1,4 @@
-"""``tests/programs/once_more.py``: what fails once is run again and named; what fails twice fails the whole."""
+"""``tools/once_more.py``: what fails once is run again and named; what fails twice fails the whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[1] / "programs" / "once_more.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "tools" / "once_more.py"
 FAILS_ONCE = """
 import pathlib
 def test_disturbed():

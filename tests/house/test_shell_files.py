@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from programs.shell_files import SHELL, shell_files
+from shell_files import SHELL, shell_files
 
-RENEW = "python tests/programs/shell_files.py"
+RENEW = "python tools/shell_files.py"
 
 
 @pytest.mark.parametrize("name", ["labconsole.1", "bash/labconsole", "_labconsole"])

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.alone
 
-PROGRAM = Path(__file__).resolve().parents[1] / "programs" / "validation" / "run.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "tools" / "validation" / "run.py"
 sys.path.insert(0, str(PROGRAM.parent))
 
 import document  # noqa: E402

@@ -4,7 +4,7 @@
 2. nothing is left on any node two seconds after the links have ended;
 3. everything measured before is still there, unchanged, and ``replay`` finishes the plan to the same set of runs.
 
-tests/lab/test_faults.py takes each fault once, tests/programs/soak.py takes them at random.
+tests/lab/test_faults.py takes each fault once, tools/soak.py takes them at random.
 """
 
 from __future__ import annotations

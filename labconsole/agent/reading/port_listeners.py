@@ -172,7 +172,7 @@ def _rows(heard: Dict[Tuple[str, str, str, int], int]) -> List[Dict[str, Any]]:
 #
 # There are two ways to watch. ``every``: one raw socket receives all frames, and its filter drops the streams' own in
 # the kernel; it names all protocols, both ways, and costs some 0.1 microseconds for each received frame of the stream
-# and 0.3 for each that sendmmsg sends (tests/programs/benchmarks/bench_foreign.py). Otherwise: sockets for the types of
+# and 0.3 for each that sendmmsg sends (tools/benchmarks/bench_foreign.py). Otherwise: sockets for the types of
 # control traffic only, which never receive a test frame, and the kernel's own counts of ICMPv6 that it sent; that costs
 # a stream nothing, and other frames are counted without a name.
 

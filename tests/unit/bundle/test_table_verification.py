@@ -61,7 +61,7 @@ def test_frames_of_its_own_are_counted_alike_on_both_paths(
 
 
 def test_the_evaluation_page_shows_tables_that_a_report_has(made: tuple[Path, list[RunSummary]]) -> None:
-    known = runpy.run_path(str(Path(__file__).parents[2] / "programs" / "evaluation.py"))["EVALUATIONS"]
+    known = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "evaluation.py"))["EVALUATIONS"]
     assert [name for name in known["forwarding"].tables if not (made[0] / f"{name}.csv").exists()] == []
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi2, nct, t
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "programs" / "validation"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tools" / "validation"))
 
 import commanded  # noqa: E402
 import lossy  # noqa: E402

@@ -1,6 +1,6 @@
 """What watching for foreign frames costs a sender and a sink: the same stream flat out, with and without taps, in turn.
 
-    python tests/programs/benchmarks/bench_foreign.py [--json] [--rounds 9] [--packets 400000] [--qdisc pfifo]
+    python tools/benchmarks/bench_foreign.py [--json] [--rounds 9] [--packets 400000] [--qdisc pfifo]
 
 The agent's sender, a veth pair, tcpdump capturing at the far end as in a trial; all on one core. ``every``: one socket
 that is offered all frames, as for streams up to foreign_taps.EVERY_BELOW_PPS; ``control``: as for faster ones.
@@ -23,12 +23,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from labconsole.agent.reading.port_listeners import PortTap  # noqa: E402
-from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
-from labconsole.packets.frame import StreamAddresses  # noqa: E402
-from labconsole.wire.stream_spec import StreamSpec  # noqa: E402
+from labconsole.agent.reading.port_listeners import PortTap
+from labconsole.agent.sending.generator import GeneratorSession
+from labconsole.packets.frame import StreamAddresses
+from labconsole.wire.stream_spec import StreamSpec
 
 SOURCE = "02:00:00:00:06:01"
 OWN = [StreamAddresses(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9)]

@@ -1,6 +1,6 @@
 """Makes docs/shell/ anew: the man page and the completions that a wheel ships, from the parser.
 
-python tests/programs/shell_files.py
+python tools/shell_files.py
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from argparse_manpage.manpage import Manpage
 from labconsole.cli.commands.completion import completions
 from labconsole.cli.main import build_parser
 
-SHELL = Path(__file__).parents[2] / "docs" / "shell"
+SHELL = Path(__file__).parents[1] / "docs" / "shell"
 
 
 def shell_files() -> dict[str, str]:

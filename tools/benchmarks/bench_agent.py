@@ -5,7 +5,7 @@ agent's time comes from the scheduler (nanoseconds), because the clock ticks of 
 Then what one reading takes without an agent: the same list of counters decoded by us, by pyroute2, and fetched through
 pyroute2's ``IPRoute`` (decision 13), each the least of ROUNDS.
 
-    python tests/programs/benchmarks/bench_agent.py [--seconds 5]
+    python tools/benchmarks/bench_agent.py [--seconds 5]
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(parent) for parent in Path(__file__).resolve().parents[2:4]]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support.agent_process import AgentProcess, Net  # noqa: E402
 

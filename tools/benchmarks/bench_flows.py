@@ -1,5 +1,5 @@
 """Interleaved flows of a capture split into bins, at the console and as a node does it, beside tshark, which a user would
-take instead: python tests/programs/benchmarks/bench_flows.py
+take instead: python tools/benchmarks/bench_flows.py
 
 Four flows of 1514 bytes, 64 kept, in a random order; tshark counts them over time (`-z io,stat` with a filter for each). Whole
 processes are timed in turn, start-up included; the rate inside the process, without start-up, is given too.
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 500_000
 PORTS = (20_000, 20_032, 20_064, 20_096)
 BIN_S = 1.0

@@ -6,7 +6,7 @@ fastest use: only rows in sight, only cells that changed, plain text, fixed widt
 CPU time is the kernel's. A key's answer is the time from writing it to the terminal until the cursor's mark is drawn on
 another row.
 
-    python tests/programs/benchmarks/bench_console.py [--nodes 100] [--seconds 15] [--keys 80] [--memory-minutes 0]
+    python tools/benchmarks/bench_console.py [--nodes 100] [--seconds 15] [--keys 80] [--memory-minutes 0]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[2]))
+sys.path.insert(0, str(HERE.parents[1]))
 
 WIDTH, HEIGHT = 200, 60
 CPU_RATIO, TIMES_LESS_CPU, KEY_S, FIRST_PAINT_STARTS = 0.25, 4.0, 0.050, 40.0
@@ -134,7 +134,7 @@ class Terminal:
 def environment(directory: Path, **more: str) -> dict[str, str]:
     """A terminal of true colours, state and settings of its own, neither SSH nor tmux around it."""
     own = {name: str(directory / name.lower()) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
-    plain = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(HERE.parents[2])}
+    plain = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(HERE.parents[1])}
     for name in ("SSH_CONNECTION", "TMUX", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"):  # installed, it is compiled once
         os.environ.pop(name, None)
     return {**own, **plain, **more}
@@ -254,6 +254,10 @@ def console(hosts: Path, directory: Path) -> list[str]:
     return [sys.executable, "-m", "labconsole", "console", "--hosts", str(hosts), "--store", store]
 
 
+def stock_table(hosts: Path) -> list[str]:
+    return [sys.executable, __file__, "--stock", str(hosts)]
+
+
 def stock(hosts: Path) -> int:
     """The same table by DataTable, as a program of its own."""
     from textual.app import App, ComposeResult
@@ -340,17 +344,16 @@ def main() -> int:
         if args.only in (None, "first-paint"):
             results["first paint"] = first_paint(directory)
             print(json.dumps({"benchmark": "console", "what": "first paint of the bench", **results["first paint"]}))
-        ours = lambda hosts: console(hosts, directory)  # noqa: E731
-        theirs = lambda hosts: [sys.executable, __file__, "--stock", str(hosts)]  # noqa: E731
-        for kind, argv, more, prefix in (
-            ("console", ours, {}, b"i"),
-            ("remote", ours, {"SSH_CONNECTION": "192.0.2.1 1 192.0.2.2 22"}, b"i"),
-            ("stock", theirs, {}, b""),
+        for kind, more, prefix in (
+            ("console", {}, b"i"),
+            ("remote", {"SSH_CONNECTION": "192.0.2.1 1 192.0.2.2 22"}, b"i"),
+            ("stock", {}, b""),
         ):
             if args.only not in (None, kind):
                 continue
             with scale_lab(directory / kind, args.nodes, args.interfaces) as hosts:
-                terminal = Terminal(argv(hosts), **environment(directory, **more))
+                command = stock_table(hosts) if kind == "stock" else console(hosts, directory)
+                terminal = Terminal(command, **environment(directory, **more))
                 try:
                     terminal.wait_for(f"{args.nodes} of {args.nodes} nodes".encode(), 180.0)
                     terminal.press(prefix)

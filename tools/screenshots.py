@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from labconsole.engine.execution.progress import ExecutionStatus  # noqa: E402
@@ -174,7 +174,7 @@ async def every_screen(factory: SessionFactory, directory: Path) -> None:
 
 
 async def bench_views(console: Pictures) -> None:
-    """The streams' way through the testbed and all of them on one scale, while a trial runs; what happened meanwhile."""
+    """The streams' way through the testbed, all of them on one scale, while a trial runs; what happened meanwhile."""
     console.set_up(platform="container", frame_size="500", target="50Mbit", duration="6", repetitions="1")
     await console.keys("t")
     await console.run(6, look=lambda: console.take("bench-topology"))

@@ -4,7 +4,7 @@ Each node is a network namespace with veth pairs, a real agent in it, started th
 own. What the small lab has beyond that is left out: one SSH server stands for all nodes, and there are no guests and no
 shapers. Frames keep every counter moving, because a table that stands still costs nothing to paint.
 
-    python tests/programs/benchmarks/scale_lab.py --directory DIR [--nodes 100] [--interfaces 8]
+    python tools/benchmarks/scale_lab.py --directory DIR [--nodes 100] [--interfaces 8]
 
 Writes DIR/hosts.yaml, prints {"hosts": ...} once it serves, and goes when its standard input ends.
 """
@@ -26,18 +26,18 @@ from typing import Any
 
 import asyncssh
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from labconsole.lab.files import user_name  # noqa: E402
-from labconsole.lab.nodes import kernel  # noqa: E402
-from labconsole.lab.nodes.node import environment, home_directory  # noqa: E402
-from labconsole.lab.nodes.processes import Children  # noqa: E402
-from labconsole.lab.nodes.sshd import (  # noqa: E402
+from labconsole.lab.files import user_name
+from labconsole.lab.nodes import kernel
+from labconsole.lab.nodes.node import environment, home_directory
+from labconsole.lab.nodes.processes import Children
+from labconsole.lab.nodes.sshd import (
     NodeServer,
     ServerSettings,
-    new_keys,  # noqa: E402
+    new_keys,
 )
-from labconsole.lab.spec import LabSpec  # noqa: E402
+from labconsole.lab.spec import LabSpec
 
 STREAMS = 8
 TICK_S = 0.1
@@ -123,7 +123,9 @@ def hosts_yaml(nodes: Sequence[str], ports: Mapping[str, int], directory: Path, 
     return "\n".join(lines) + "\n"
 
 
-async def serve(listeners: dict[str, socket.socket], spaces: dict[str, int], host_keys: Mapping[str, str], client: str):
+async def serve(
+    listeners: dict[str, socket.socket], spaces: dict[str, int], host_keys: Mapping[str, str], client: str
+) -> None:
     """One SSH server per node in this one process, until standard input ends."""
     loop = asyncio.get_running_loop()
     children = Children(loop)

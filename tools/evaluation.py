@@ -1,9 +1,9 @@
-"""``make evaluation``: docs/evaluation.md and the other pages of EVALUATIONS, from the plans that cut the papers' evaluations to
-what the local lab does.
+"""``make evaluation``: docs/evaluation.md and the other pages of EVALUATIONS.
 
-Through the real commands only: lab up, replay, report, verify, lab down; `labconsole replay --dry-run` says how long a plan's
-blocks take, and --set-ups N takes the first N of them only. Nothing of the user's is touched: state and store lie in a
-temporary directory. With --store and --hosts, an evaluation that was measured already is written down instead.
+From the plans that cut the papers' evaluations to what the local lab does, and through the real commands only: lab up,
+replay, report, verify, lab down; `labconsole replay --dry-run` prints how long a plan's blocks take, and --set-ups N
+takes the first N of them only. Nothing of the user's is touched: state and store are in a temporary directory. With
+--store and --hosts, an evaluation that was measured already is written down instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 BEGIN, END = "<!-- evaluation: begin -->\n", "<!-- evaluation: end -->\n"
 

@@ -1,6 +1,6 @@
 """What a report costs over very many runs: from the store through the table to design points, and the whole of it.
 
-``python tests/programs/benchmarks/bench_report.py [RUNS]``. Each way reads the same runs in a process of its own. Beside it: one
+``python tools/benchmarks/bench_report.py [RUNS]``. Each way reads the same runs in a process of its own. Beside it: one
 gzipped JSON file per run, as Flent keeps its results, read into the same table. Times depend on the machine; quote ratios
 of one call.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 RUNS = 20_000
 LIMIT_S = 3.0

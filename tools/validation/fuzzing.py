@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tables import NO, YES, Table
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "tools"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 
-from fuzz.run import run_target  # noqa: E402
-from fuzz.targets import TARGETS  # noqa: E402
+from fuzz.run import run_target
+from fuzz.targets import TARGETS
 
 SECONDS = 60.0
 LEAST_INPUTS = 10

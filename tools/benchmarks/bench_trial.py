@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def labconsole_overheads(status: lab.LabStatus, sources: int, rounds: int) -> li
         )
     starts = [datetime.fromisoformat(json.loads(line)["started_at"]) for line in done.stdout.splitlines()]
     # The first trial also sets up the platform; it is not what a plan repeats.
-    gaps = [(later - earlier).total_seconds() for earlier, later in zip(starts[1:], starts[2:], strict=False)]
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(starts[1:])]
     return [gap - DURATION_S - DRAIN_S for gap in gaps]
 
 

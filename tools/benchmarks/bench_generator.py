@@ -1,6 +1,6 @@
 """The agent's AF_PACKET sender beside trafgen: the same frames, flat out, on one core, in turn.
 
-    python tests/programs/benchmarks/bench_generator.py [--json] [--rounds 5] [--packets 2000000] [--qdisc pfifo]
+    python tools/benchmarks/bench_generator.py [--json] [--rounds 5] [--packets 2000000] [--qdisc pfifo]
 
 Both send 60-byte frames into a veth pair in a network namespace of its own, whose far end is addressed to nobody and
 drops them; both share CPU 0 with the receiving softirq (trafgen -P 1 pins itself there). What counts is what the far
@@ -23,10 +23,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
-from labconsole.wire.stream_spec import StreamSpec  # noqa: E402
+from labconsole.agent.sending.generator import GeneratorSession
+from labconsole.wire.stream_spec import StreamSpec
 
 TARGET_RATIO = 1.3
 DESTINATION, SOURCE = "02:00:00:00:01:02", "02:00:00:00:06:01"

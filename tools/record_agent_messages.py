@@ -1,9 +1,9 @@
 """Record what console and agents say to each other in real sessions on a lab: tests/golden/agent-messages.
 
-    PYTHONPATH=.:tests python tests/programs/record_agent_messages.py [--out FILE.jsonl.gz]        root, some six minutes
+    PYTHONPATH=.:tests python tools/record_agent_messages.py [--out FILE.jsonl.gz]        root, some six minutes
 
-The messages are taken off the link in this process, where a request is made and where a reply or an event is checked, and
-thrown away but for the first few of every shape: types and known words by key, with the digits in names left out.
+The messages are taken off the link in this process, where a request is made and where a reply or an event is checked,
+and thrown away but for the first few of every shape: types and known words by key, with the digits in names left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from labconsole.wire.message import Request
 from support.asking import asked
 from support.kept_messages import kept_event, kept_hello, kept_reply
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "tests" / "golden" / "agent-messages" / "messages.jsonl.gz"
 LAB = "messages"
 WORDS = {
@@ -61,7 +61,7 @@ WORDS = {
 """Keys whose text is one of a few words, each of which makes a shape of its own."""
 
 OF_A_SHAPE, MOST = 3, 60
-"""Messages kept of one shape, and of one operation or event: some have keys that are names which other software gives."""
+"""Messages kept of one shape, and of one operation or event: some have keys that other software names."""
 
 Message = dict[str, Any]
 

@@ -1,5 +1,5 @@
 """What asking the kernel why it drops packets costs the path of packets, with it and without it in turn, as root:
-python tests/programs/benchmarks/bench_kernel_drops.py [--pairs N] [--duration S]
+python tools/benchmarks/bench_kernel_drops.py [--pairs N] [--duration S]
 
 Source, forwarding host and sink are namespaces, and one processor does all: each send call of the source carries its packet
 through the host to its end, so that the time of the calls is that of the whole path. Given are the time per packet added
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from labconsole.agent.reading.kernel_drops import DropCounter, KernelLayout, read_layout
 from support.drop_chain import MACS, SINK_IP, DropChain

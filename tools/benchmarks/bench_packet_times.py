@@ -1,5 +1,5 @@
 """What timing every packet in the sink's kernel costs the path of packets, with it and without it in turn, as root:
-python tests/programs/benchmarks/bench_packet_times.py [--pairs N] [--duration S]
+python tools/benchmarks/bench_packet_times.py [--pairs N] [--duration S]
 
 As in bench_kernel_drops.py one processor does all, from the source's send call to the sink; and beside no capture and one.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from labconsole.agent.processes.linux import run_in_namespace
 from labconsole.agent.reading.clocks import ClockOffset

@@ -1,6 +1,6 @@
 """How the screens Runs and Curves behave with very many saved runs: what blocks, how long a key waits, how much memory.
 
-``python tests/programs/benchmarks/bench_saved_runs.py [RUNS]``. Times depend on the machine; look at ratios and at the longest gap
+``python tools/benchmarks/bench_saved_runs.py [RUNS]``. Times depend on the machine; look at ratios and at the longest gap
 of the event loop, which is what an operator feels.
 """
 
@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from textual import events
 

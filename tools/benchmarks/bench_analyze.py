@@ -1,4 +1,4 @@
-"""``analyze`` beside ``capinfos``, which only counts packets, bytes and times: python tests/programs/benchmarks/bench_analyze.py
+"""``analyze`` beside ``capinfos``, which only counts packets, bytes and times: python tools/benchmarks/bench_analyze.py
 
 The file has 0.1 % loss and some reordering; capinfos looks at neither. Whole processes are timed in turn, start-up and
 imports included (that is what a user waits for), the ratio is the median over the pairs of one run. The rate inside the
@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CHUNK = 500_000
 
 NODE = "import sys; from labconsole.packets.follower import analyze_file; analyze_file(sys.argv[1])"
@@ -104,7 +105,7 @@ def in_process_rate(module: str, function: str, path: Path) -> float:
     return float(subprocess.run(argv, check=True, capture_output=True, cwd=ROOT).stdout)
 
 
-def measure(path: Path, pairs: int, packets: int) -> dict:
+def measure(path: Path, pairs: int, packets: int) -> dict[str, Any]:
     """Times of the three programs, in turn so that a slow moment of the machine meets all of them."""
     commands = {
         "capinfos": ["capinfos", "-c", "-d", "-a", "-e", str(path)],
@@ -121,7 +122,7 @@ def measure(path: Path, pairs: int, packets: int) -> dict:
             times[name].append(elapsed_s)
             cpu_times[name].append(cpu_s)
     medians = {name: statistics.median(values) for name, values in times.items()}
-    result: dict = {"packets": packets, "pairs": pairs}
+    result: dict[str, Any] = {"packets": packets, "pairs": pairs}
     for name, median in medians.items():
         result[f"{name}_s"] = median
         result[f"{name}_packets_per_s"] = packets / median

@@ -1,6 +1,7 @@
-"""``make quick``: lint, types, import contracts and the unit tests of the rooms that have changed since the last commit on main.
+"""``make quick``: lint, types, import contracts and the unit tests of the rooms that changed.
 
-A minute for most changes. It says which rooms it tested; ``make test`` tests the rest, and the lab.
+Changed means: since the last commit on main. A minute for most changes. It says which rooms it tested; ``make test``
+tests the rest, and the lab.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 UNIT = ROOT / "tests" / "unit"
 HOUSE = ROOT / "tests" / "house"
 BASE = "main"
 
 
 def changed_files() -> list[str]:
-    """Paths, relative to the repository, that differ from where this branch left main; on main, from its last commit."""
+    """Paths in the repository that differ from where this branch left main, or on main from its last commit."""
     base = git("merge-base", BASE, "HEAD").strip() or "HEAD"
     files = (
         git("diff", "--name-only", base).splitlines() + git("ls-files", "--others", "--exclude-standard").splitlines()

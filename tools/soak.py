@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from labconsole.lab import commands as lab  # noqa: E402
@@ -118,11 +118,13 @@ class Soak:
         lines = [
             f"{day}, labconsole {__version__}, kernel {platform.release()}, Python {platform.python_version()}, "
             f"{os.cpu_count()} CPUs shared with other work (load average {load:.0f}), seed {seed}: {struck} faults in "
-            f"{took_s / 60:.0f} min, {self.runs} runs saved, {sum(t.invalid for t in tallies)} of them invalid and redone, "
+            f"{took_s / 60:.0f} min, {self.runs} runs saved, "
+            f"{sum(t.invalid for t in tallies)} of them invalid and redone, "
             f"{sum(t.lossy for t in tallies)} counted runs with a loss (the lab drops nothing by itself), "
             f"**{failed} failures** of the three checks.",
             "",
-            "| fault | struck | exit status: times | runs saved | invalid | longest until nothing was left | failures |",
+            "| fault | struck | exit status: times | runs saved | invalid "
+            "| longest until nothing was left | failures |",
             "|---|---|---|---|---|---|---|",
         ]
         for name, t in self.tallies.items():

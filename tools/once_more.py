@@ -1,8 +1,8 @@
 """Tests of the lab, and once more the few that failed: ``once_more.py PYTEST-ARGUMENTS``.
 
-A test of the lab judges rates and times on a machine that others may use at the same time, so now and then one is disturbed.
-Up to five that failed are run again, one after the other and on new labs; what failed stays in the output, and the last line
-names it. A test that fails twice, or a sixth, fails the whole.
+A test of the lab judges rates and times on a machine that others may use at the same time, so now and then one is
+disturbed. Up to five that failed are run again, one after the other and on new labs; what failed stays in the output,
+and the last line names it. A test that fails twice, or a sixth, fails the whole.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ class Results:
 
     name: str
     draw: Callable[[np.random.Generator, int], Floats]
-    known: Resolution = Resolution()
+    known: Resolution = field(default_factory=Resolution)
 
 
 def _normal(rng: np.random.Generator, count: int) -> Floats:

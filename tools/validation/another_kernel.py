@@ -28,7 +28,7 @@ from support.drop_chain import CASES, SINK_IP, SOURCE_IP, DropCase, DropChain
 
 PACKETS = 1000
 ROWS, ERRORS, ENDED = "/run/rows", "/run/errors", "/run/ended"
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("what", "whose counter", "truth", "by the kernel", "as what", "as it must be")
 
 
@@ -41,7 +41,7 @@ def drops_and_times(deadline: Deadline) -> Table:
     lab.up(LabSpec(name=name, sources=1, uut="machine", platforms=("raw",)))
     try:
         released = lab.execute(name, "uut", ["uname", "-r"], timeout_s=60).stdout.strip()
-        paths = os.pathsep.join(str(ROOT / part) for part in ("", "tests", "tests/programs/validation"))
+        paths = os.pathsep.join(str(ROOT / part) for part in ("", "tests", "tools/validation"))
         program = f"PYTHONPATH={paths} PATH=/usr/sbin:/usr/bin:/sbin:/bin {sys.executable} {__file__}"
         begun = f"({program}; echo $? > {ENDED}) > {ROWS} 2> {ERRORS} < /dev/null &"
         lab.execute(name, "uut", ["sh", "-c", begun], timeout_s=60)
