@@ -339,9 +339,10 @@ def _add_rates(offered: Strokes, measured: Strokes, columns: list[Column], scale
         if height is not None:
             measured.add((left + cell) * DOTS_ACROSS, height, joined=known)
         known = height is not None
-        for each in range(before + before % OFFERED_EVERY, cell + 1, OFFERED_EVERY):
-            share = (each - before) / (cell - before) if cell > before else 1.0
-            height = up(offered0 + (offered1 - offered0) * share)
+        begin = min(before + 1, cell)
+        for each in range(begin + begin % OFFERED_EVERY, cell + 1, OFFERED_EVERY):
+            share = (each - before) / max(1, cell - before)
+            height = up(offered1 if each == cell else offered0 + (offered1 - offered0) * share)
             if height is not None:
                 offered.add((left + each) * DOTS_ACROSS, height)
 

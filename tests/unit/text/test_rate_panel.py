@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from labconsole.text.axis import Axis, fit_axis, fit_upright, format_ticks
+from labconsole.text.charts import clear_figure
 from labconsole.text.rate_panel import (
     DOTS_ACROSS,
     LEGEND,
@@ -146,6 +148,22 @@ def test_no_loss_is_the_lowest_bar_some_is_more_and_what_is_not_known_is_blank()
     assert "▁▁▁" in "".join(none)
     assert "▂▂▂" in "".join(some)
     assert not set("".join(unknown)) & set("▁▂▃▄▅▆▇█")
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 60 + 10), (0.05, 60 + 120 + 30)])
+def test_plotext_gets_few_points_however_long_a_stream_is(monkeypatch: pytest.MonkeyPatch, noise: float, most: int):
+    """plotext spends its time in Python on each point (decision 20)."""
+    points: list[int] = []
+    figure = type(clear_figure(10, 10))
+    signal = figure.signal
+
+    def counted(self: Any, xs: list[float], ys: list[float], **how: Any) -> Any:
+        points.append(len(xs))
+        return signal(self, xs, ys, **how)
+
+    monkeypatch.setattr(figure, "signal", counted)
+    panel(traffic(loss=0.02, samples=3000, noise=noise), 127, 17, span_s=300)
+    assert 60 - 10 < sum(points) <= most
 
 
 def test_what_is_not_known_is_a_gap_in_the_line_and_no_line_leads_across_it():
