@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fuzz.campaign import describe_error, quote_word
-from fuzz.run import describe, reload_records, run_target
+from fuzz.run import describe, read_again, run_target
 from fuzz.target import Target
 from fuzz.targets import TARGETS
 
@@ -91,7 +91,7 @@ def test_one_input_is_read_again_with_its_traceback(
 ) -> None:
     monkeypatch.setattr("fuzz.run.KEPT", tmp_path)
     (tmp_path / "input").write_bytes(b"no series")
-    assert reload_records("series", tmp_path / "input") == 0
+    assert read_again("series", tmp_path / "input") == 0
     assert "refused: StoreError" in capsys.readouterr().out
 
 
