@@ -74,7 +74,7 @@ def run_first_start(hosts: Path, store: str | None) -> int:
     """Run the console without a testbed; it writes ``hosts``. Returns the exit status, unless a demo takes over."""
     from labconsole.api.discovery import leased_nodes
     from labconsole.tui.app import run_console
-    from labconsole.tui.console.first_start import FirstStart
+    from labconsole.tui.screens.first.screen import FirstStart
 
     def session(written: Path) -> SessionLike:
         from labconsole.model.inventory import load_inventory

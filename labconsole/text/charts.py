@@ -1,4 +1,4 @@
-"""Charts as plain lines of text: curves with error bars, and bars, with axes. The only module that uses plotext.
+"""Charts as plain lines of text: curves with error bars, and bars, with axes. The only module that imports plotext.
 
 plotext keeps one global figure, so this runs on the event loop's thread only. It is imported at the first chart, since
 importing it costs 0.12 s. Its output is requested without colour and coloured by glyph afterwards: parsing plotext's
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from labconsole.text.axis import (
     MOST_CURVES,
@@ -91,6 +92,30 @@ CurveRow = list[tuple[str, int | None]]
 """A line of text in parts, each with the number of its curve, or None for axes and blanks."""
 
 
+def clear_figure(width: int, height: int) -> Any:
+    """Return plotext's only figure, empty and of this size."""
+    import plotext
+
+    plotext.terminal.limit(False, False)
+    figure = plotext.figure
+    figure.clear.all()
+    figure.plot_size(width, height)
+    figure.theme("colorless")
+    return figure
+
+
+def numbered_marker(glyph: str, number: int) -> Any:
+    """Return plotext's marker of a glyph, of a text that begins there, or of ``braille``, in a number's colour."""
+    import plotext
+
+    return plotext.marker(glyph).fill(_FIRST_COLOUR + number)
+
+
+def build_rows(figure: Any) -> list[CurveRow]:
+    """Return the lines of a figure, its colours turned into numbers."""
+    return [_numbered(line) for line in figure.build().string().splitlines()]
+
+
 def marker(index: int) -> str:
     """The glyph of a curve's points."""
     return MARKERS[index] if index < len(MARKERS) else chr(ord("a") + (index - len(MARKERS)) % 26)
@@ -158,11 +183,6 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     points = [point for curve in curves for point in curve]
     if not points or width < 20 or height < 5:
         return [[] for _ in range(height)]
-    import plotext
-
-    plotext.terminal.limit(False, False)
-    figure = plotext.figure
-    figure.clear.all()
     y_axis = fit_upright(
         min(0.0, *(min(p.y, p.low if p.low is not None else p.y) for p in points)),
         max(axes.y_top, *(max(p.y, p.high or p.y) for p in points)),
@@ -171,49 +191,46 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     )
     y_labels = [axes.y_words(tick) for _, tick in y_axis.ticks()]
     left, right, x_ticks, wide = _x_axis(points, axes, width - max(map(len, y_labels)) - FRAME_CELLS)
-    figure.plot_size(wide + max(map(len, y_labels)) + FRAME_CELLS, y_axis.cells + FRAME_ROWS)
-    figure.theme("colorless")
+    figure = clear_figure(wide + max(map(len, y_labels)) + FRAME_CELLS, y_axis.cells + FRAME_ROWS)
 
-    def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
+    def draw(xs: list[float], ys: list[float], glyph: str, number: int, joined: Iterable[int] = ()) -> None:
+        """``joined``: the points to which a line leads from the one before."""
         require_within_axis(xs, left, right)
         require_within_axis(ys, y_axis.low, y_axis.high)
-        signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
-        figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
+        signal = figure.signal(xs, ys, marker=numbered_marker(glyph, number))
+        for place in joined:
+            signal.line(place)
+        figure.draw(signal.density("full"))
 
     for level in axes.levels:
         if y_axis.low <= level <= y_axis.high:
             steps = max(2, wide)
             across = [left + (right - left) * i / steps for i in range(steps + 1)]
-            draw(across, [level] * len(across), ACROSS, _IDEAL, joined=False)
+            draw(across, [level] * len(across), ACROSS, _IDEAL)
     for second, _ in axes.moments:
         if left <= second <= right:
-            draw([second, second], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, joined=True)
+            draw([second, second], [y_axis.low, y_axis.high], UPRIGHT, _IDEAL, [1])
     if axes.ideal:
         end = min(right, y_axis.high)
         steps = max(2, width // 3)
-        draw(
-            [end * i / steps for i in range(steps + 1)],
-            [end * i / steps for i in range(steps + 1)],
-            "·",
-            _IDEAL,
-            joined=False,
-        )
+        diagonal = [end * i / steps for i in range(steps + 1)]
+        draw(diagonal, diagonal, "·", _IDEAL)
     for number, curve in enumerate(curves):
         if axes.joined:
-            draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
+            draw([p.x for p in curve], [p.y for p in curve], "braille", number, range(1, len(curve)))
     for number, curve in enumerate(curves):
-        for p in curve:
-            if p.low is not None and p.high is not None:
-                draw([p.x, p.x], [p.low, p.high], "│", number, joined=True)
+        ends = [(p.x, end) for p in curve if p.low is not None and p.high is not None for end in (p.low, p.high)]
+        draw([x for x, _ in ends], [y for _, y in ends], "│", number, range(1, len(ends), 2))
     for number, curve in enumerate(curves):
-        draw([p.x for p in curve], [p.y for p in curve], marker(number), number, joined=False)
-    for x, y in _shared(curves, (left, right, wide), (y_axis.low, y_axis.high, y_axis.cells)) if axes.shared else ():
-        draw([x], [y], SHARED, _IDEAL, joined=False)
+        draw([p.x for p in curve], [p.y for p in curve], marker(number), number)
+    if axes.shared:
+        shared = _shared(curves, (left, right, wide), (y_axis.low, y_axis.high, y_axis.cells))
+        draw([x for x, _ in shared], [y for _, y in shared], SHARED, _IDEAL)
     figure.ruler("y").lim(y_axis.low, y_axis.high)
     figure.ruler("y").ticks([tick for _, tick in y_axis.ticks()], y_labels)
     figure.ruler("x").lim(left, right)
     figure.ruler("x").ticks(x_ticks, [axes.x_words(tick) for tick in x_ticks])
-    rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
+    rows = build_rows(figure)[:height]
     begin = max(map(len, y_labels)) + 1
     if places := [
         (begin + round((at - left) / (right - left) * (wide - 1)), label)
@@ -273,18 +290,12 @@ def _bar_rows(
     marks = [mark for row in series for mark in row]
     if not marks or not names or width < 20 or height < 5:
         return [[] for _ in range(height)]
-    import plotext
-
-    plotext.terminal.limit(False, False)
-    figure = plotext.figure
-    figure.clear.all()
     room = max(3, (width - 12) // len(names) - 1)
     labels = [wrap_text(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
     label_rows = max(1, *map(len, labels))
     top = max(axes.y_top, *(max(mark.y, mark.high or mark.y) for mark in marks))
     y_axis = fit_upright(0.0, top, height - FRAME_ROWS + 1 - label_rows)
-    figure.plot_size(width, y_axis.cells + FRAME_ROWS)
-    figure.theme("colorless")
+    figure = clear_figure(width, y_axis.cells + FRAME_ROWS)
     left, right = -0.5, len(names) - 0.5
     cell = (right - left) / max(1, width - 12)
     wide = 0.84 / len(series)
@@ -292,14 +303,13 @@ def _bar_rows(
     def stroke(x: float, low: float, high: float, glyph: str, number: int) -> None:
         require_within_axis([x], left, right)
         require_within_axis([low, high], 0.0, y_axis.high)
-        drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
+        drawn = figure.signal([x, x], [low, high], marker=numbered_marker(glyph, number))
         figure.draw(drawn.lines(True))
 
     for level in axes.levels:
         if 0.0 <= level <= y_axis.high:
             across = [left + (right - left) * i / width for i in range(width + 1)]
-            marker_across = plotext.marker(ACROSS, _FIRST_COLOUR + _IDEAL)
-            figure.draw(figure.signal(across, [level] * len(across), marker=marker_across))
+            figure.draw(figure.signal(across, [level] * len(across), marker=numbered_marker(ACROSS, _IDEAL)))
     for number, row in enumerate(series):
         glyph = FILLS[number % len(FILLS)]
         for mark in row:
@@ -314,7 +324,7 @@ def _bar_rows(
     figure.ruler("y").ticks(y_ticks, y_labels)
     figure.ruler("x").lim(left, right)
     figure.ruler("x").ticks(list(range(len(names))), [lines[0] if lines else "" for lines in labels])
-    rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
+    rows = build_rows(figure)[:height]
     if label_rows > 1:
         begin, last = max(map(len, y_labels)) + 1, width - max(map(len, y_labels)) - FRAME_CELLS - 1
         places = [begin + round((number - left) / (right - left) * last) for number in range(len(names))]

@@ -1,4 +1,4 @@
-"""Offered and measured rate of streams over time, the loss in a strip below: one panel, or a grid of them. Pure."""
+"""Rates over time in dots, drawn by plotext: of streams, with the loss in a strip below, and of one interface."""
 
 from __future__ import annotations
 
@@ -8,74 +8,68 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import set_cell_size
 
 from labconsole.text.axis import Axis, Undrawable, check_numbers, check_span, fit_axis, fit_upright, format_ticks
-from labconsole.text.cells import safe
+from labconsole.text.cells import LEVELS, safe
+from labconsole.text.charts import build_rows, clear_figure, numbered_marker
 
-# -- dots --------------------------------------------------------------------------------------------------------------
-# A picture of dots in braille cells, eight dots a cell: four per cell vertically, two horizontally.
-
-_BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-"""Bits of a cell's left and right column, from the bottom."""
-
-_SPANS = [[[sum(side[low : high + 1]) for high in range(4)] for low in range(4)] for side in _BITS]
-"""Bits of all dots between two dots of a column."""
-
-LOWEST_DOTS = 0x40 | 0x80
+# -- strokes -----------------------------------------------------------------------------------------------------------
+# What plotext draws, in dots of braille cells: four per cell vertically, two horizontally.
 
 DOTS_UP, DOTS_ACROSS = 4, 2
 
 
-class Dots:
-    """A canvas of dots, counted from the lower left. Dots outside are left out."""
+class Strokes:
+    """Dots counted from the lower left, some joined by a line to the one before.
 
-    def __init__(self, columns: int, rows: int) -> None:
-        self.columns, self.rows = columns, rows
-        self._cells = [[0] * columns for _ in range(rows)]
+    plotext spends 8 µs on each point, whatever is drawn, so a level line is two points, however long it is.
+    """
 
-    def set(self, x: int, y: int) -> None:
-        """Set one dot."""
-        self.bar(x, y, y)
+    def __init__(self) -> None:
+        self._xs: list[int] = []
+        self._ys: list[int] = []
+        self._joined: list[bool] = []
 
-    def bar(self, x: int, low: int, high: int) -> None:
-        """Set all dots of a column from ``low`` to ``high``. Those above or below the canvas are drawn at its edge."""
-        top = self.rows * DOTS_UP - 1
-        low, high = min(max(low, 0), top), min(max(high, 0), top)
-        if not 0 <= x < self.columns * DOTS_ACROSS:
+    def add(self, x: int, y: int, *, joined: bool = False) -> None:
+        """Add a dot, or move the end of a level line to it."""
+        if joined and self._joined[-1] and self._ys[-2:] == [y, y]:
+            self._xs[-1] = x
             return
-        column, spans = x // DOTS_ACROSS, _SPANS[x % DOTS_ACROSS]
-        for row in range(low // DOTS_UP, high // DOTS_UP + 1):
-            first, last = max(low - row * DOTS_UP, 0), min(high - row * DOTS_UP, DOTS_UP - 1)
-            self._cells[row][column] |= spans[first][last]
+        self._xs.append(x)
+        self._ys.append(y)
+        self._joined.append(joined)
 
-    def line(self, x0: int, y0: int, x1: int, y1: int) -> None:
-        """Draw a line without gaps, from left to right. Larger rises are joined by vertical strokes."""
-        before = y0
-        for x in range(x0, x1 + 1):
-            y = y1 if x1 == x0 else y0 + round((y1 - y0) * (x - x0) / (x1 - x0))
-            self.bar(x, min(before, y), max(before, y))
-            before = y
+    @property
+    def begun(self) -> bool:
+        """Whether there is a dot."""
+        return bool(self._xs)
 
-    def row(self, place: int) -> list[int]:
-        """The cells of a row as bits. The lowest row is 0."""
-        return self._cells[place]
-
-
-def braille(bits: int) -> str:
-    """The braille character with these dots, or a blank if there are none."""
-    return chr(0x2800 | bits) if bits else " "
+    def draw(self, figure: Any, number: int) -> None:
+        """Draw on a figure whose axes count dots."""
+        if not self._xs:
+            return
+        xs, ys = [x + 0.5 for x in self._xs], [y + 0.5 for y in self._ys]
+        signal = figure.signal(xs, ys, marker=numbered_marker("braille", number))
+        for place, joined in enumerate(self._joined):
+            if joined:
+                signal.line(place)
+        figure.draw(signal.density("full"))
 
 
 # -- one panel ---------------------------------------------------------------------------------------------------------
 # Offered and measured rate of a stream over time at one resolution, with its loss in a strip below.
 #
 # Measured is a line and offered a row of single dots, so they differ without colour. Where both are equal, only the
-# line is left. In the strip the lowest dots mean no loss, anything above means loss, and blank means unknown.
+# line is left. In the strip the lowest bar means no loss, anything above means loss, and blank means unknown.
 
-OFFERED_EVERY_DOTS = 4
-LEGEND = (("⠒⠒⠒ measured", "measured"), ("⠂ ⠂ offered", "offered"), ("⣿ lost", "loss"))
+OFFERED_EVERY = 2
+"""Distance of the dots of offered rates, in cells."""
+
+BARS, BARS_UP = " " + LEVELS, len(LEVELS)
+LEGEND = (("⠒⠒⠒ measured", "measured"), ("⠂ ⠂ offered", "offered"), ("▆ lost", "loss"))
 """Every glyph of a panel with its label and its kind."""
 
 GAP = 2
@@ -93,8 +87,11 @@ SURPLUS_RATIO = 0.005
 LEAST_ROWS = 5
 """Rows of a panel: two of rates, two of loss, one of seconds."""
 
+KINDS = ("axis", "offered", "measured", "loss", "sent", "received")
+"""What is drawn, in the order in which it is: where two share a cell of dots, the later one has its colour."""
+
 Cells = list[tuple[str, str]]
-"""A line in parts, each with its kind: offered, measured, loss, axis or "" for blanks."""
+"""A line in parts, each with its kind: one of KINDS, title, or "" for blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ JOINED_BELOW = 0.9
 """An interval shorter than this share of the usual one is joined to the one before it."""
 
 Column = tuple[int, float, float, float]
-"""(column of dots, offered, measured, loss in percent): means of the samples in it, NaN where one is not known."""
+"""(cell, offered, measured, loss in percent): means of the samples in it, NaN where one is not known."""
 
 LOSS_OVER_S = 1.0
 """Window before an instant over which its loss is computed."""
@@ -137,32 +134,46 @@ class PanelScale:
     label_cells: int
 
     @property
+    def upright(self) -> int:
+        """Rows of the vertical axis."""
+        return self.rate_rows + self.loss_rows
+
+    @property
     def rows(self) -> int:
-        return self.rate_rows + self.loss_rows + 1 + self.axis_line
+        """All rows, with those of the seconds."""
+        return self.upright + 1 + self.axis_line
 
 
 def draw_panels(
-    all_series: Sequence[RateSeries], shown: range, width: int, height: int, *, across: int, span_s: float | None
+    all_series: Sequence[RateSeries],
+    shown: range,
+    width: int,
+    height: int,
+    *,
+    across: int = 1,
+    span_s: float | None = None,
+    titles: Sequence[str] = (),
 ) -> list[list[Cells]]:
-    """Draw the ``shown`` series as panels of ``height`` lines, ``across`` of them in a row.
+    """Draw the ``shown`` series as panels, ``across`` of them in a row of ``height`` lines. Returns these rows.
 
     They have one scale: that of all series, or, if there are many, of those shown. The first panel of every row has the
-    labels. ``span_s`` fixes the time axis to a trial's length. If a series has a value that no axis can show, every
-    panel becomes a sentence that names it.
+    labels. ``span_s`` fixes the time axis to a trial's length. ``titles``: of the panels shown, in a line above. If a
+    series has a value that no axis can show, every row becomes a sentence that names it.
     """
+    begins = range(0, len(shown), across)
     try:
         check_series(all_series)
     except Undrawable as exc:
-        sentence = safe(f"not drawn: {exc}", max(1, width // across - GAP))
-        return [[[(sentence, "axis")], *([("", "")] for _ in range(height - 1))] for _ in shown]
+        sentence = safe(f"not drawn: {exc}", max(1, width - GAP))
+        return [[[(sentence, "axis")], *([("", "")] for _ in range(height - 1))] for _ in begins]
     if len(all_series) > MOST_SCALED:
         all_series, shown = [all_series[i] for i in shown], range(len(shown))
     all_series = [join_short_intervals(series) for series in all_series]
-    axis_line = height >= 9
-    loss_rows = max(2, min(5, height // 5))
-    rate_rows = height - loss_rows - 1 - axis_line
+    axis_line = height - bool(titles) >= 9
+    rows = height - bool(titles) - 1 - axis_line
+    loss_rows = max(2, min(5, (height - bool(titles)) // 5))
     top = _largest(value for s in all_series for values in (s.offered_pps, s.measured_pps) for value in values)
-    rates = fit_upright(0.0, top or 1.0, rate_rows)
+    rates = fit_upright(0.0, top or 1.0, rows - loss_rows)
     label_cells = max(6, *map(len, format_ticks(rates)))  # 6: "0.50 %"
     cells = (width - label_cells - 1 - GAP * (across - 1)) // across
     first = min((s.seconds[0] for s in all_series if s.seconds), default=0.0)
@@ -172,8 +183,14 @@ def draw_panels(
     columns = [_columns(series, time, cells) for series in all_series]
     worst = _largest(column[3] for each in columns for column in each)
     loss = fit_upright(0.0, max(LEAST_LOSS_PERCENT, worst), loss_rows)
-    scale = PanelScale(rates, loss, time, rate_rows, loss_rows, axis_line, cells, label_cells)
-    return [_panel(columns[i], scale, labels=place % across == 0) for place, i in enumerate(shown)]
+    scale = PanelScale(rates, loss, time, rows - loss_rows, loss_rows, axis_line, cells, label_cells)
+    drawn = [_draw_row([columns[i] for i in shown[begin : begin + across]], scale) for begin in begins]
+    if titles:
+        drawn = [
+            [_title_row(titles[begin : begin + across], scale), *lines]
+            for begin, lines in zip(begins, drawn, strict=True)
+        ]
+    return drawn
 
 
 def check_series(all_series: Sequence[RateSeries]) -> None:
@@ -281,88 +298,126 @@ def _columns(series: RateSeries, time: Axis, cells: int) -> list[Column]:
     found: dict[int, list[tuple[float, float, float]]] = {}
     samples = zip(series.offered_pps, series.measured_pps, _losses(series), strict=False)
     for second, sample in zip(series.seconds, samples, strict=False):
-        found.setdefault(time.dot(second, DOTS_ACROSS), []).append(sample)
+        found.setdefault(time.dot(second, 1), []).append(sample)
     columns = []
     for x, rows in sorted(found.items()):
-        if 0 <= x < cells * DOTS_ACROSS:
+        if 0 <= x < cells:
             offered, measured, _ = (sum(values) / len(rows) for values in zip(*rows, strict=True))
             columns.append((x, offered, measured, rows[-1][2]))
     return columns
 
 
-def _panel(columns: list[Column], scale: PanelScale, *, labels: bool) -> list[Cells]:
-    """Return exactly ``scale.rows`` lines. Those without labels are narrower by the labels."""
-    measured, offered = Dots(scale.across, scale.rate_rows), Dots(scale.across, scale.rate_rows)
-    lost = Dots(scale.across, scale.loss_rows)
+def _draw_row(panels: Sequence[list[Column]], scale: PanelScale) -> list[Cells]:
+    """Draw panels side by side in exactly ``scale.rows`` lines: one figure, whose axes count dots."""
+    step = scale.across + GAP
+    cells = step * len(panels) - GAP
+    figure = clear_figure(scale.label_cells + 1 + cells, scale.rows)
+    offered, measured = Strokes(), Strokes()
+    for place, columns in enumerate(panels):
+        _add_rates(offered, measured, columns, scale, place * step)
+        _draw_losses(figure, columns, scale, place * step)
+    offered.draw(figure, KINDS.index("offered"))
+    measured.draw(figure, KINDS.index("measured"))
+    figure.axes(scale.axis_line, axis=0, side=0)
+    _label_upright(
+        figure, [(scale.loss, 0, " %"), (scale.rates, scale.loss_rows, "")], scale.label_cells, scale.upright
+    )
+    _label_times(figure, scale, [place * step for place in range(len(panels))], cells)
+    return _build(figure)
 
-    def up(rate: float) -> int:
-        return scale.rates.dot(rate, DOTS_UP)
 
-    for before, now in itertools.pairwise([*columns[:1], *columns]):
-        (x0, offered0, measured0, _), (x, offered1, measured1, loss) = before, now
-        if math.isfinite(measured0) and math.isfinite(measured1):
-            measured.line(x0, up(measured0), x, up(measured1))
-        if math.isfinite(offered0) and math.isfinite(offered1):
-            for each in range(x0, x + 1):
-                if each % OFFERED_EVERY_DOTS == 0:
-                    share = (each - x0) / (x - x0) if x > x0 else 1.0
-                    offered.set(each, up(offered0 + (offered1 - offered0) * share))
+def _add_rates(offered: Strokes, measured: Strokes, columns: list[Column], scale: PanelScale, left: int) -> None:
+    """Add the line of the measured rates, and offered rates as single dots at and between the samples."""
+
+    def up(rate: float) -> int | None:
+        dot = scale.rates.dot(rate, DOTS_UP) if math.isfinite(rate) else -1
+        return scale.loss_rows * DOTS_UP + dot if 0 <= dot < scale.rate_rows * DOTS_UP else None
+
+    known = False
+    for (before, offered0, *_), (cell, offered1, measured1, _) in itertools.pairwise([*columns[:1], *columns]):
+        height = up(measured1)
+        if height is not None:
+            measured.add((left + cell) * DOTS_ACROSS, height, joined=known)
+        known = height is not None
+        begin = min(before + 1, cell)
+        for each in range(begin + begin % OFFERED_EVERY, cell + 1, OFFERED_EVERY):
+            share = (each - before) / max(1, cell - before)
+            height = up(offered1 if each == cell else offered0 + (offered1 - offered0) * share)
+            if height is not None:
+                offered.add((left + each) * DOTS_ACROSS, height)
+
+
+def _draw_losses(figure: Any, columns: list[Column], scale: PanelScale, left: int) -> None:
+    """Draw bars of the loss of each interval from its begin to its end. Any loss is higher than none."""
+    heights = [0] * scale.across
+    for (before, *_), (cell, _, _, loss) in itertools.pairwise([*columns[:1], *columns]):
         if math.isfinite(loss):
-            high = max(1, scale.loss.dot(loss, DOTS_UP)) if loss > 0 else 0
-            for each in range(min(x0 + 1, x), x + 1):
-                lost.bar(each, 0, high)
-    rows = [_rates_row(measured.row(i), offered.row(i)) for i in reversed(range(scale.rate_rows))]
-    rows += [_loss_row(lost.row(i), lowest=i == 0) for i in reversed(range(scale.loss_rows))]
-    if labels:
-        texts = _labels(scale.rates, scale.rate_rows, "") + _labels(scale.loss, scale.loss_rows, " %")
-        rows = [
-            [(word.rjust(scale.label_cells) + ("┤" if word else "│"), "axis"), *row]
-            for word, row in zip(texts, rows, strict=True)
+            height = max(2, 1 + scale.loss.dot(loss, BARS_UP)) if loss > 0 else 1
+            heights[min(before + 1, cell) : cell + 1] = [height] * (cell + 1 - min(before + 1, cell))
+    for row in range(scale.loss_rows):
+        bars = [BARS[min(max(height - row * BARS_UP, 0), BARS_UP)] for height in heights]
+        kinds = [
+            "" if bar == " " else "axis" if height == 1 else "loss" for bar, height in zip(bars, heights, strict=True)
         ]
-    return rows + _time_rows(scale, labels=labels)
+        for kind, group in itertools.groupby(range(scale.across), key=kinds.__getitem__):
+            if kind:
+                cells = list(group)
+                word = numbered_marker("".join(bars[cells[0] : cells[-1] + 1]), KINDS.index(kind))
+                figure.draw(figure.signal([(left + cells[0]) * DOTS_ACROSS + 1], [row * DOTS_UP + 2], marker=word))
 
 
-def _labels(axis: Axis, rows: int, unit: str) -> list[str]:
-    """Return the label of each row from the top, "" for rows without one."""
-    by_row = dict(zip((cell for cell, _ in axis.ticks()), format_ticks(axis, unit), strict=True))
-    return [by_row.get(row, "") for row in reversed(range(rows))]
+def _label_upright(figure: Any, parts: Sequence[tuple[Axis, int, str]], label_cells: int, rows: int) -> None:
+    """Label the vertical axis: each part with its first row, counted from below, and its unit."""
+    places = [(begin + cell) * DOTS_UP + 2 for axis, begin, _ in parts for cell, _ in axis.ticks()]
+    words = [word.rjust(label_cells) for axis, _, unit in parts for word in format_ticks(axis, unit)]
+    figure.ruler("y").lim(0, rows * DOTS_UP).alignment(lim="edge")
+    figure.ruler("y").ticks(places, words)
 
 
-def _rates_row(measured: list[int], offered: list[int]) -> Cells:
-    if not any(measured) and not any(offered):  # most rows
-        return [(" " * len(measured), "")]
-    cells = [
-        (braille(line | dots), "measured" if line else "offered" if dots else "")
-        for line, dots in zip(measured, offered, strict=True)
-    ]
-    return [("".join(c for c, _ in group), kind) for kind, group in itertools.groupby(cells, key=lambda cell: cell[1])]
+def _label_times(figure: Any, scale: PanelScale, begins: Sequence[int], cells: int) -> None:
+    """Label the seconds of each panel."""
+    words = format_ticks(scale.time)
+    words[-1] += " s"
+    places = [(begin + cell) * DOTS_ACROSS + 1 for begin in begins for cell, _ in scale.time.ticks()]
+    figure.ruler("x").lim(0, cells * DOTS_ACROSS).alignment(lim="edge")
+    figure.ruler("x").ticks(places, words * len(begins))
 
 
-def _loss_row(bits: list[int], *, lowest: bool) -> Cells:
-    cells = [(braille(each), "axis" if lowest and not each & ~LOWEST_DOTS else "loss") for each in bits]
-    return [("".join(c for c, _ in group), kind) for kind, group in itertools.groupby(cells, key=lambda cell: cell[1])]
+def _build(figure: Any) -> list[Cells]:
+    """Return a figure's lines, without a frame above and on the right."""
+    figure.axes(False, axis=0, side=1)
+    figure.axes(False, axis=1, side=1)
+    return [[(text, "axis" if number is None else KINDS[number]) for text, number in row] for row in build_rows(figure)]
 
 
-def _time_rows(scale: PanelScale, *, labels: bool) -> list[Cells]:
-    """Return a line with ticks if there is room for it, and the seconds below."""
-    places = [cell for cell, _ in scale.time.ticks()]
-    texts = format_ticks(scale.time)
-    texts[-1] += " s"
-    across = scale.across
-    line, under = ["─"] * across, [" "] * across
-    taken = -1
-    for place, word in zip(places, texts, strict=True):
-        line[place] = "┬"
-        at = min(max(place - len(word) // 2, 0), across - len(word))
-        if at > taken or place == places[-1]:
-            under[at : at + len(word)] = word
-            taken = at + len(word)
-    margin = " " * scale.label_cells
-    rows: list[Cells] = []
-    if scale.axis_line:
-        rows.append([((margin + "└" if labels else "") + "".join(line), "axis")])
-    rows.append([((margin + " " if labels else "") + "".join(under), "axis")])
-    return rows
+# -- interface ---------------------------------------------------------------------------------------------------------
+# The newest packet rates of one interface: its sparklines, on an axis of their own and as wide as there is room.
+
+HISTORY_LEGEND = (("⠒⠒⠒ received", "received"), ("⠂⠂⠂ sent", "sent"))
+
+
+def draw_history(received_pps: Sequence[float], sent_pps: Sequence[float], width: int, height: int) -> list[Cells]:
+    """Draw the newest samples in exactly ``height`` lines, one sample a cell, the newest at the right end."""
+    try:
+        for what, values in (("received rate", received_pps), ("sent rate", sent_pps)):
+            check_numbers(values, what)
+            check_span(values, what)
+    except Undrawable as exc:
+        return [[(safe(f"not drawn: {exc}", width), "axis")], *([("", "")] for _ in range(height - 1))]
+    rows = height - 1
+    rates = fit_upright(0.0, max([*received_pps, *sent_pps], default=0.0) or 1.0, rows)
+    label_cells = max(map(len, format_ticks(rates)))
+    cells = width - label_cells - 1
+    figure = clear_figure(width, height)
+    for kind, joined, values in (("sent", False, sent_pps), ("received", True, received_pps)):
+        strokes, newest = Strokes(), values[-cells:]
+        for place, rate in enumerate(newest, cells - len(newest)):
+            strokes.add(place * DOTS_ACROSS, rates.dot(rate, DOTS_UP), joined=joined and strokes.begun)
+        strokes.draw(figure, KINDS.index(kind))
+    _label_upright(figure, [(rates, 0, "")], label_cells, rows)
+    figure.ruler("x").lim(0, cells * DOTS_ACROSS).alignment(lim="edge")
+    figure.ruler("x").frequency(0)
+    return _build(figure)
 
 
 # -- panels in a grid --------------------------------------------------------------------------------------------------
@@ -398,30 +453,13 @@ def draw_grid(
     page = across * rows
     begin = chosen // page * page
     shown = range(begin, min(begin + page, len(streams)))
-    each = height // rows
-    panels = draw_panels([series for _, series in streams], shown, width, each - 1, across=across, span_s=span_s)
-    lines: list[Cells] = []
-    for first in range(0, len(shown), across):
-        row_panels = panels[first : first + across]
-        titles = [("▸ " if number == chosen else "  ") + streams[number][0] for number in shown[first : first + across]]
-        lines.append(_titles(titles, [sum(cell_len(text) for text, _ in panel[0]) for panel in row_panels]))
-        lines += [_join_columns(parts) for parts in zip(*row_panels, strict=True)]
-    return lines, len(streams) - len(shown)
+    titles = [("▸ " if number == chosen else "  ") + streams[number][0] for number in shown]
+    series = [each for _, each in streams]
+    pictures = draw_panels(series, shown, width, height // rows, across=across, span_s=span_s, titles=titles)
+    return [line for picture in pictures for line in picture], len(streams) - len(shown)
 
 
-def _titles(titles: Sequence[str], widths: Sequence[int]) -> Cells:
+def _title_row(titles: Sequence[str], scale: PanelScale) -> Cells:
     """Return a title above the plot of each panel. The first panel has the labels on its left."""
-    labels = widths[0] - widths[-1]
-    rooms = [widths[0] - labels, *widths[1:]]
-    texts = [safe(title, room) for title, room in zip(titles, rooms, strict=True)]
-    padded = [word + " " * (room - cell_len(word)) for word, room in zip(texts, rooms, strict=True)]
-    return [(" " * labels + (" " * GAP).join(padded), "title")]
-
-
-def _join_columns(parts: Sequence[Cells]) -> Cells:
-    line: Cells = []
-    for place, part in enumerate(parts):
-        if place:
-            line.append((" " * GAP, ""))
-        line += part
-    return line
+    padded = [set_cell_size(safe(title, scale.across), scale.across) for title in titles]
+    return [(" " * (scale.label_cells + 1) + (" " * GAP).join(padded), "title")]

@@ -30,7 +30,6 @@ from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
-from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.console.runtime import (
     HangUpDriver,
@@ -54,8 +53,9 @@ from labconsole.tui.parts.screen import ConsoleScreen, DocumentedScreen, Navigat
 from labconsole.tui.parts.trial_runner import SearchRunnerApp
 from labconsole.tui.screens import SCREENS, ScreenEntry
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a console with a testbed needs no discovery, and shows the bench sooner
     from labconsole.tui.parts.screen import ReadTrends
+    from labconsole.tui.screens.first.screen import FirstStart
 
 
 # -- help entries ------------------------------------------------------------------------------------------------------
@@ -93,57 +93,6 @@ def list_palette_commands(
             yield SystemCommand(escape(title), escape(description), partial(app.run_action, action.does, node))
 
 
-# -- first start app ---------------------------------------------------------------------------------------------------
-# The console's start without a testbed, and its continuation with a new one.
-
-
-class FirstStartApp(App[int]):
-    """Mixed in before Textual's App. If ``_factory`` is None there is no testbed, and ``_first`` is the first start."""
-
-    _factory: SessionFactory | None
-    _first: FirstStart | None = None
-    _check_at_once = False
-    afterwards: Callable[[], int] | None = None
-    """Called after the operator has left the console."""
-
-    def _open(self) -> None:
-        raise NotImplementedError
-
-    def leave(self) -> object:
-        """End everything, including the console."""
-        raise NotImplementedError
-
-    def show_first_start(self) -> None:
-        """Show the first start: there is no testbed yet."""
-        from labconsole.tui.screens.first.screen import FirstScreen
-
-        if self._first is not None:
-            self.push_screen(FirstScreen(self, self._first))
-
-    def start_session(self, session: Callable[[], SessionLike]) -> None:
-        """Continue with the new testbed, and check it."""
-        self._factory, self._check_at_once = session, True
-        self.pop_screen()
-        self._open()
-
-    async def check_new_testbed(self) -> None:
-        """Check a new testbed once all its nodes were tried: is it fit to measure on?"""
-        if self._check_at_once:
-            await self.switch_mode("check")
-            self.screen.call_after_refresh(partial(self.screen.run_action, "run"))
-
-    def leave_and_run(self, afterwards: Callable[[], int]) -> None:
-        """Leave the console, then call ``afterwards``."""
-        self.afterwards = afterwards
-        self.leave()
-
-    async def give_up(self) -> None:
-        """End the work under way on the screens in front, and undo it."""
-        for screen in self.screen_stack:
-            if isinstance(screen, DocumentedScreen):
-                await screen.give_up()
-
-
 # -- app ---------------------------------------------------------------------------------------------------------------
 # The console: wires a session to screens. It measures nothing and decides nothing about measurements.
 #
@@ -154,8 +103,11 @@ class FirstStartApp(App[int]):
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, SanitizingApp):
-    """The application. ``session`` is None until it is open."""
+class ConsoleApp(HasActions, SearchRunnerApp, KeyQueueApp, SanitizingApp):
+    """The application. ``session`` is None until it is open.
+
+    Without a session factory there is no testbed yet, and ``first`` is the first start.
+    """
 
     TITLE = "labconsole"
     CSS_PATH = "console.tcss"
@@ -212,8 +164,11 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         self.saved: SavedRuns | None = None
         self.navigation = NavigationHistory(self)
         self.failure: LabError | None = None
-        self._leaving = self._connecting = self.hung_up = False
+        self._leaving = self._connecting = self._check_at_once = self.hung_up = False
         self._first = first
+        self.afterwards: Callable[[], int] | None = None
+        """Called after the operator has left the console."""
+
         for each in theme.THEMES:
             self.register_theme(each)
         self.theme = self._first_theme()
@@ -248,7 +203,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
 
     def _open(self) -> None:
         if self._factory is None:
-            self.show_first_start()
+            self._show_first_start()
             return
         try:
             session = self._factory()
@@ -266,6 +221,24 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         for entry in SCREENS:
             self.add_mode(entry.mode, partial(self._make_screen, entry, session))
         self.switch_mode(SCREENS[0].mode)
+
+    def _show_first_start(self) -> None:
+        from labconsole.tui.screens.first.screen import FirstScreen
+
+        if self._first is not None:
+            self.push_screen(FirstScreen(self, self._first))
+
+    def start_session(self, session: Callable[[], SessionLike]) -> None:
+        """Continue with the new testbed, and check it."""
+        self._factory, self._check_at_once = session, True
+        self.pop_screen()
+        self._open()
+
+    async def _check_new_testbed(self) -> None:
+        """Check a new testbed once all its nodes were tried: is it fit to measure on?"""
+        if self._check_at_once:
+            await self.switch_mode("check")
+            self.screen.call_after_refresh(partial(self.screen.run_action, "run"))
 
     def _make_screen(self, entry: ScreenEntry, session: SessionLike) -> ConsoleScreen:
         return entry.load()(self, session, entry)
@@ -304,7 +277,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         self._style_screens()
         self._freeze_garbage_collector()
         if not self._leaving:
-            await self.check_new_testbed()
+            await self._check_new_testbed()
 
     def _style_screens(self) -> None:
         """Read the screens' style sheets at once. Otherwise each screen restyles everything when it is first shown."""
@@ -373,13 +346,20 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         else:
             self.leave()
 
+    def leave_and_run(self, afterwards: Callable[[], int]) -> None:
+        """Leave the console, then call ``afterwards``."""
+        self.afterwards = afterwards
+        self.leave()
+
     @work(group="leave")
     async def leave(self) -> None:
         """Stop traffic, wait until the engine has kept what was measured, close, exit."""
         if self._leaving:
             return
         self._leaving = True
-        await self.give_up()
+        for screen in self.screen_stack:
+            if isinstance(screen, DocumentedScreen):
+                await screen.give_up()
         session = self.session
         if session is not None:
             await self.stop_traffic(session)

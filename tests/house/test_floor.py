@@ -37,8 +37,6 @@ SMALL = {
     "report/material.py": "the input of every report unit",
     "experiments/search/report_data.py": "shared by the units of searches",
     "tui/console/clock.py": "the two clocks, replaced as a whole for pictures",
-    "tui/console/first_start.py": "what a console without a testbed is given",
-    "tui/screens/plans/session_plan.py": "saving a session's measurements",
     "testing/__init__.py": "what plug-ins' tests import",
 }
 """Patterns of modules that may be small, and why."""

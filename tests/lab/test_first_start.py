@@ -25,8 +25,8 @@ from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
 from labconsole.store.open import LazyStore
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.screens.check.screen import CheckScreen
+from labconsole.tui.screens.first.screen import FirstStart
 from support.driven_console import shown, text, until
 from support.live_lab import lab_state, wait_until
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from textual.strip import Strip
 
 from labconsole.contracts.picture import OverTime, StepPicture
 from labconsole.contracts.report import Figure
-from labconsole.engine.live.telemetry import StreamLive, Telemetry
+from labconsole.engine.live.telemetry import InterfaceLive, StreamLive, Telemetry
 from labconsole.report.panels import (
     build_legend_names,
     collect_labels,
@@ -209,13 +210,23 @@ def _guests_legend(shown: OverTime, width: int) -> list[Span]:
 
 
 # -- rate chart --------------------------------------------------------------------------------------------------------
-# Offered and measured rate and the loss over time, live: of the chosen stream, or of all of them on one scale.
+# Offered and measured rate and the loss over time, live: of the chosen stream, of all of them on one scale, or the
+# newest rates of the chosen interface.
 #
 # Drawn at most four times a second: axes are unreadable at a faster pace.
 
 LEAST_CELLS = 24
 
-RATE_TONES = {"offered": "warn", "measured": "accent", "loss": "bad", "axis": "muted", "title": "strong", "": ""}
+RATE_TONES = {
+    "offered": "warn",
+    "measured": "accent",
+    "loss": "bad",
+    "sent": "second",
+    "received": "accent",
+    "axis": "muted",
+    "title": "strong",
+    "": "",
+}
 
 
 def tinted(line: rate_panel.Cells) -> list[Span]:
@@ -223,9 +234,9 @@ def tinted(line: rate_panel.Cells) -> list[Span]:
     return [(text, RATE_TONES[kind]) for text, kind in line]
 
 
-def legend() -> str:
-    """Every glyph of the chart with its label."""
-    return "  ".join(label for label, _ in rate_panel.LEGEND)
+def legend(entries: Iterable[tuple[str, str]] = rate_panel.LEGEND) -> str:
+    """Every glyph of a chart with its label."""
+    return "  ".join(label for label, _ in entries)
 
 
 def _series(live: StreamLive) -> rate_panel.RateSeries:
@@ -234,31 +245,57 @@ def _series(live: StreamLive) -> rate_panel.RateSeries:
 
 
 class RateChart(Tones):
-    """Follows ``stream``, or with ``every`` all streams. ``paint`` redraws when there is something new."""
+    """Follows ``stream``, or with ``every`` all streams, or ``interface`` if that is set.
+
+    ``paint`` redraws when there is something new.
+    """
 
     def __init__(self, telemetry: Telemetry, state: ConsoleState, uut: str) -> None:
         super().__init__(id="chart")
         self._telemetry, self._state, self._uut = telemetry, state, uut
         self.stream = ""
         self.every = False
+        self.interface: InterfaceLive | None = None
         self._rows: list[list[Span]] = []
         self._drawn: tuple[Any, ...] = ()
         self._drawn_at_s = 0.0
 
     def paint(self) -> None:
-        """Redraw if the stream, the size or the data changed and the last drawing is old enough."""
+        """Redraw if what is followed, the size or the data changed and the last drawing is old enough."""
         width, height = self.size
         if not self.display or width < LEAST_CELLS or height < rate_panel.LEAST_ROWS + self.every:
             return
+        if self.interface is not None:
+            self._paint_interface(self.interface, width, height)
+        else:
+            self._paint_streams(width, height)
+
+    def _is_due(self, wanted: tuple[Any, ...]) -> bool:
+        """Whether to draw this now: the first four of ``wanted`` are the picture, the others its data."""
+        now_s = clock.monotonic_s()
+        same_picture = self._drawn[:4] == wanted[:4]
+        if wanted == self._drawn or (same_picture and now_s - self._drawn_at_s < MIN_INTERVAL_S):
+            return False
+        self._drawn, self._drawn_at_s = wanted, now_s
+        return True
+
+    def _paint_interface(self, live: InterfaceLive, width: int, height: int) -> None:
+        name = f"{live.node}/{live.label}"
+        if not self._is_due((name, "interface", width, height, live.last)):
+            return
+        lines = rate_panel.draw_history(tuple(live.rx_pps), tuple(live.tx_pps), width, height)
+        self._rows = [tinted(line) for line in lines]
+        title = f"Interface {safe(name, 40)}: {legend(rate_panel.HISTORY_LEGEND)}"
+        set_border_titles(self, title, "packets/s, a sample in each column, the newest on the right")
+        self.refresh()
+
+    def _paint_streams(self, width: int, height: int) -> None:
         shown = [s for s in self._telemetry.streams.values() if self.every or s.name == self.stream]
         samples = tuple((len(live.seconds), live.seconds[-1]) for live in shown if live.seconds)
         nodes = self._find_end_nodes(shown)
         wanted = (self.stream, self.every, width, height, samples, processors_line(self._telemetry, nodes, width))
-        now_s = clock.monotonic_s()
-        same_picture = self._drawn[:4] == wanted[:4]
-        if wanted == self._drawn or (same_picture and now_s - self._drawn_at_s < MIN_INTERVAL_S):
+        if not self._is_due(wanted):
             return
-        self._drawn, self._drawn_at_s = wanted, now_s
         name = "All streams" if self.every else f"Stream {safe(self.stream, 20)} over time"
         if samples:
             has_labels = height > rate_panel.LEAST_ROWS + self.every + 2
@@ -286,7 +323,7 @@ class RateChart(Tones):
             lines, more = draw_grid(named, chosen, width, height, span_s=span_s)
         else:
             series = [_series(live) for live in shown]
-            (lines,), more = rate_panel.draw_panels(series, range(1), width, height, across=1, span_s=span_s), 0
+            (lines,), more = rate_panel.draw_panels(series, range(1), width, height, span_s=span_s), 0
         self._rows = [tinted(line) for line in lines]
         return more
 

@@ -17,6 +17,11 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.fields import TypedText
 from labconsole.tui.parts.lines import Lines, Span
 
+
+class FilterFinished(Message):
+    """The operator has finished typing a filter."""
+
+
 # -- quick filter ------------------------------------------------------------------------------------------------------
 # The line that `/` opens: the typed text narrows a table at once. Enter keeps it, esc drops it.
 
@@ -42,16 +47,13 @@ class _Typed(HasActions, TypedText):
 
 
 class QuickFilter(Horizontal):
-    """Hidden until opened. Sends Changed with every key and Left at the end."""
+    """Hidden until opened. Sends Changed with every key and FilterFinished at the end."""
 
     @dataclass
     class Changed(Message):
         """The text changed."""
 
         text: str
-
-    class Left(Message):
-        """The table has the focus again."""
 
     def compose(self) -> ComposeResult:
         yield Static(" / ", markup=False)
@@ -77,7 +79,7 @@ class QuickFilter(Horizontal):
         if not event.keep:
             self.query_one(_Typed).value = ""
         self.display = event.keep and bool(self.query_one(_Typed).value)
-        self.post_message(self.Left())
+        self.post_message(FilterFinished())
 
 
 # -- filter line -------------------------------------------------------------------------------------------------------
@@ -164,6 +166,10 @@ class FilterLine(Vertical):
         problems.display = False
         yield problems
 
+    def open(self) -> None:
+        """Go to the line for typing."""
+        self.screen.set_focus(self.query_one(FilterInput))
+
     @property
     def text(self) -> str:
         return self.query_one(FilterInput).value
@@ -225,6 +231,7 @@ class FilterLine(Vertical):
     @on(FilterInput.Left)
     def left(self) -> None:
         self.done_typing()
+        self.post_message(FilterFinished())
 
     @on(Input.Submitted, "#filter")
     def submitted(self, event: Input.Submitted) -> None:

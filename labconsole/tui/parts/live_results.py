@@ -10,6 +10,7 @@ from textual.css.query import NoMatches
 from labconsole.engine.protocol import SessionLike
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console.saved_runs import SavedRuns
+from labconsole.tui.parts.records import RecordsView
 from labconsole.tui.parts.screen import Application, ConsoleScreen
 from labconsole.tui.parts.status import Tab
 from labconsole.tui.parts.stored_trials import StoredTrials
@@ -18,7 +19,7 @@ FOLLOW_EVERY_S = 5.0
 """Interval for runs saved by other consoles: two small queries to the store, in a thread."""
 
 
-class LiveResultsScreen(ConsoleScreen):
+class LiveResultsScreen(RecordsView, ConsoleScreen):
     """Subclasses implement ``look``, which uses the runs."""
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -55,6 +56,9 @@ class LiveResultsScreen(ConsoleScreen):
     async def follow(self, *, again: bool = False) -> None:
         """Read what is not known yet. Every page is shown as it arrives."""
         await self.refresh_saved(again=again)
+
+    def reload_records(self) -> None:
+        self.follow(again=True)
 
     async def refresh_saved(self, *, again: bool) -> None:
         """Read all that is not known. A screen that needs less may override it."""

@@ -13,6 +13,12 @@ from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions, dialog_keys
 from labconsole.tui.parts.lines import Lines, Span, set_border_titles
 
+
+def close_action(view: str, sentence: str) -> Action:
+    """The action that closes a view over the whole screen."""
+    return Action("escape,q", "dismiss", "Close", sentence, id=f"{view}-close", common=True)
+
+
 # -- overlay -----------------------------------------------------------------------------------------------------------
 # A view over the whole screen with its own actions and help on them. Dialogs show all their keys.
 
@@ -42,7 +48,7 @@ class ScrollOverlay(HasActions, ModalScreen[None]):
     """Closes with esc or q. Subclasses add the key that opened them."""
 
     ACTIONS: ClassVar[Sequence[Action]] = (
-        Action("escape,q", "dismiss", "Close", "Close it.", id="help-close", common=True),
+        close_action("help", "Close it."),
         Action("down,j", "scroll_by(1)", "Down", "Scroll down.", id="row-down", shown=False, common=True),
         Action("up,k", "scroll_by(-1)", "Up", "Scroll up.", id="row-up", shown=False, common=True),
         Action(

@@ -1,19 +1,26 @@
-"""The plan files that the console offers: those in its start directory and in ``plans/`` below it.
+"""The plan files that the console offers: those in its start directory and in ``plans/`` below it. Writes one, too.
 
 Reading is blocking and cached: a file is parsed again only if it changed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from labconsole.engine.protocol import SessionLike
 from labconsole.errors import ConfigError, OtherTestbed
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.loader import AlsoCheck, load_plan
 from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.writer import plan_from_requests, plan_text, write_plan
+from labconsole.tui.console import clock
+from labconsole.tui.parts.dialogs import AskText
+from labconsole.tui.parts.screen import Application
 
 DIRECTORY = Path("plans")
 HERE = Path()
@@ -82,3 +89,37 @@ def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoChe
         return PlanEntry(path, stamp, None, str(exc), exc.needs)
     except ConfigError as exc:
         return PlanEntry(path, stamp, None, "\n".join(exc.sentences))
+
+
+# -- session plan ------------------------------------------------------------------------------------------------------
+# A session's measurements as a plan file, after asking for its name.
+
+
+def ask_and_save_session(
+    app: Application, session: SessionLike, ask: Callable[[AskText], object], saved: Callable[[], object]
+) -> None:
+    """``ask`` shows the question. ``saved`` is called once the file is written. The console knows what was measured."""
+    done = [(request, max(1, trials)) for request, trials in app.state.done.items()]
+    name = f"session-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%d-%H%M}"
+    try:
+        sample = plan_from_requests(name, done, session.inventory)
+    except ConfigError as exc:
+        app.tell(str(exc), "warning")
+        return
+    kind = "a list of points" if sample.listed else "a full matrix"
+    explanation = f"{len(sample.points)} points ({kind}), {sample.trials} trials. The file goes to {DIRECTORY}/."
+
+    async def take(name: str) -> str:
+        try:
+            plan = plan_from_requests(name.strip(), done, session.inventory)
+            ended = f"{datetime.fromtimestamp(clock.wall_s(), UTC):%Y-%m-%d %H:%M} UTC"
+            remark = f"What was measured on {session.inventory.testbed} in the session that ended {ended}."
+            path = DIRECTORY / f"{plan.name}.yaml"
+            await asyncio.to_thread(write_plan, path, plan_text(plan, [remark]))
+        except ConfigError as exc:
+            return str(exc)
+        app.tell(f"Saved {path}; `labconsole replay {path}` repeats it.")
+        saved()
+        return ""
+
+    ask(AskText("Save this session as a plan. Its name:", name, explanation, take))

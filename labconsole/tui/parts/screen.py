@@ -108,6 +108,16 @@ PAUSE = Action(
 )
 
 
+def back_to_bench_action(screen: str) -> Action:
+    """The action of a screen that has nothing of its own to leave first."""
+    return Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id=f"{screen}-back", shown=False)
+
+
+def abort_action(id: str, sentence: str, title: str = "") -> Action:
+    """The action of a screen that aborts what is running."""
+    return Action("a", "abort", "Abort", sentence, id=id, changes=True, title=title)
+
+
 _ACTION_ID = re.compile(r"\{([a-z-]+)\}")
 
 
@@ -311,6 +321,10 @@ class ConsoleScreen(DocumentedScreen):
         self.query_one(TopBar).paused_since_s = clock.monotonic_s() if self.paused else None
         self._seen = ()
         self.tick()
+
+    def action_abort(self) -> object:
+        """Abort what is running, after asking."""
+        return self.console_app.ask_abort()
 
     def lines_to_copy(self) -> list[str]:
         """What ``y`` copies: run ids, or the line under the cursor."""

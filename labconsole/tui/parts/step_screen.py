@@ -24,7 +24,7 @@ from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.charts import OverTimeChart
 from labconsole.tui.parts.lines import Lines, Span, field, set_border_titles
-from labconsole.tui.parts.overlay import Overlay
+from labconsole.tui.parts.overlay import Overlay, close_action
 from labconsole.tui.parts.screen import Application, frames_per_second
 from labconsole.tui.parts.status import MeasuringLine
 from labconsole.tui.parts.table import Column, LineTable
@@ -415,6 +415,49 @@ class StepSummary(Lines):
         return rows
 
 
+# -- step pane ---------------------------------------------------------------------------------------------------------
+
+
+class StepPane(Vertical):
+    """A step with the parts that it has: its trials, or else its guests and their activity over time; a summary."""
+
+    DEFAULT_CSS = """
+    StepPane { background: $background; }
+    StepPane StepTrials, StepPane GuestsTable, StepPane OverTimeChart {
+        height: 1fr; border: round $lc-line; border-title-color: $secondary; border-title-style: bold;
+        border-subtitle-color: $text-muted; padding: 0; background: $background; scrollbar-size-vertical: 1;
+        scrollbar-size-horizontal: 0; scrollbar-color: $lc-line; scrollbar-background: $background;
+    }
+    StepPane StepTrials:focus, StepPane GuestsTable:focus { border: round $accent; border-title-color: $accent; }
+    StepPane OverTimeChart { height: 2fr; }
+    StepPane StepSummary { height: auto; min-height: 3; background: $background; }
+    StepPane OverTimeChart, StepPane GuestsTable, StepPane.-guests StepTrials { display: none; }
+    StepPane.-guests GuestsTable, StepPane.-over-time OverTimeChart { display: block; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield StepTrials(id="step-trials")
+        yield OverTimeChart(id="step-over-time")
+        yield GuestsTable(id="step-guests")
+        yield StepSummary(id="step-words")
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether guests are shown, and no trials."""
+        return self.has_class("-guests")
+
+    def show(self, seen: StepView | None, title: str, *, halted: bool = False, guests: bool | None = None) -> None:
+        """Take the present state of a step. ``guests``: whether it has any, or None to judge by what it shows."""
+        picture = seen.picture if seen is not None else StepPicture()
+        has_guests = bool(picture.guests or picture.over_time) if guests is None else guests
+        self.set_class(has_guests, "-guests")
+        self.set_class(picture.over_time is not None, "-over-time")
+        self.query_one(StepTrials).show(seen, title)
+        self.query_one(GuestsTable).show(picture)
+        self.query_one(OverTimeChart).show(picture)
+        self.query_one(StepSummary).show(seen, halted=halted, title=title if has_guests and guests is None else "")
+
+
 # -- step screen -------------------------------------------------------------------------------------------------------
 # One step of a plan over the whole screen, trial by trial, during and after its run.
 
@@ -448,7 +491,7 @@ class StepScreen(Overlay):
         Action("a", "abort", "Abort", "Abort the running measurement, after asking.", id="step-abort", common=True),
         Action("left,h", "step(-1)", "Previous", "Show the previous search or trial.", id="step-previous", common=True),
         Action("right,l", "step(1)", "Next", "Show the next search or trial.", id="step-next", common=True),
-        Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
+        close_action("step", "Close it; what runs goes on."),
     )
 
     def __init__(self, app: Application, look: Callable[[], StepSelection], index: int | None = None) -> None:
@@ -458,10 +501,7 @@ class StepScreen(Overlay):
     def compose(self) -> ComposeResult:
         with Vertical(id="step-box"):
             yield MeasuringLine(self.console_app.state, "")
-            yield StepTrials(id="step-trials")
-            yield OverTimeChart(id="step-over-time")
-            yield GuestsTable(id="step-guests")
-            yield StepSummary(id="step-words")
+            yield StepPane(id="step-pane")
             yield KeyBar()
 
     def on_mount(self) -> None:
@@ -480,19 +520,12 @@ class StepScreen(Overlay):
             place = f"{number} of {total}, " if total > 1 else ""
             when = f", {seen.record.started_at[:16].replace('T', ' ')} UTC" if seen.record is not None else ""
             title = f"{there.name}: {place}{seen.step.describe()}{when}"
-        picture = seen.picture if seen is not None else StepPicture()
-        trials, guests = self.query_one(StepTrials), self.query_one(GuestsTable)
-        over_time = self.query_one(OverTimeChart)
-        trials.show(seen, title)
-        of_guests = bool(picture.guests or picture.over_time)
-        if of_guests is not guests.display:
-            guests.display, trials.display = of_guests, not of_guests
-            self.set_focus(guests if of_guests else trials)
+        pane = self.query_one(StepPane)
+        had_guests = pane.has_guests
+        pane.show(seen, title, halted=there.halted)
+        if pane.has_guests is not had_guests:
+            self.set_focus(self.query_one(GuestsTable if pane.has_guests else StepTrials))
             self.refresh_bindings()
-        over_time.display = picture.over_time is not None
-        guests.show(picture)
-        over_time.show(picture)
-        self.query_one(StepSummary).show(seen, halted=there.halted, title=title if of_guests else "")
 
     def _seen(self, there: StepSelection) -> StepView | None:
         steps = there.steps
@@ -504,7 +537,7 @@ class StepScreen(Overlay):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable opening for a trial of guests, which is no run."""
-        return action != "open" or self.query_one(StepTrials).display
+        return action != "open" or not self.query_one(StepPane).has_guests
 
     def action_step(self, by: int) -> None:
         there = self._look()

@@ -21,12 +21,12 @@ from labconsole.report.tables import labelled
 from labconsole.report.trial_text import trial_id, trial_lines
 from labconsole.text.cells import fit_parts, format_rounded, safe
 from labconsole.text.sanitize import single_line
-from labconsole.tui.parts import dialogs
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.charts import FigureChart
 from labconsole.tui.parts.filter_line import QuickFilter
 from labconsole.tui.parts.lines import Span, WrappedLines, set_border_titles
-from labconsole.tui.parts.overlay import Overlay
+from labconsole.tui.parts.overlay import Overlay, close_action
+from labconsole.tui.parts.records import RecordsView, reload_store_action
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import MOST_CELLS, Column, FactorTable, LineTable, factor_columns
 
@@ -98,10 +98,11 @@ class _StoredTable(FactorTable):
         return safe(self.records[key].plan.name or "", width), "muted"
 
 
-class StoredTrials(Overlay):
+class StoredTrials(RecordsView, Overlay):
     """The list, and below it the trial under the cursor or the summary of all listed trials."""
 
     title_in_help = "stored trials of guests"
+    FILTER = QuickFilter
     CSS_PATH = "stored_trials.tcss"
     ACTIONS: ClassVar = (
         Action(
@@ -143,8 +144,8 @@ class StoredTrials(Overlay):
             id="stored-export",
             common=True,
         ),
-        Action("r", "reload", "Reload", "Read the store again.", id="stored-reload", shown=False, common=True),
-        Action("escape,q", "dismiss", "Close", "Go back to the runs or curves.", id="stored-close", common=True),
+        reload_store_action("stored", shown=False),
+        close_action("stored", "Go back to the runs or curves."),
     )
 
     def __init__(
@@ -178,7 +179,7 @@ class StoredTrials(Overlay):
             yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(_StoredTable).focus()
+        self.record_list.focus()
         self.set_interval(1, self._follow)
         self.call_after_refresh(self._follow)
 
@@ -186,7 +187,11 @@ class StoredTrials(Overlay):
         """Read again when this console saved a trial."""
         if self._seen != (saved := self._saved()):
             self._seen = saved
-            self.action_reload()
+            self.reload_records()
+
+    @property
+    def record_list(self) -> _StoredTable:
+        return self.query_one(_StoredTable)
 
     @property
     def _kind(self) -> GuestKind:
@@ -208,12 +213,12 @@ class StoredTrials(Overlay):
         return not all(self.query(part) for part in parts)
 
     @work(exclusive=True, group="stored")
-    async def action_reload(self) -> None:
+    async def reload_records(self) -> None:
         if self._index is None:
             self._index = await asyncio.to_thread(self._newest)
             if self._taken_apart:
                 return
-        kind, table = self._kind, self.query_one(_StoredTable)
+        kind, table = self._kind, self.record_list
 
         def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
             text = kind.text
@@ -235,7 +240,7 @@ class StoredTrials(Overlay):
 
     @on(LineTable.Chosen, "#stored-trials")
     def _tell(self) -> None:
-        kind, table, box = self._kind, self.query_one(_StoredTable), self.query_one("#stored-scroll")
+        kind, table, box = self._kind, self.record_list, self.query_one("#stored-scroll")
         listed = table.keys()
         if self._of[0] != kind.name or self._of[1] is not listed:  # another list, with other sums and figures
             self._of, self._summed, self._panels, self._requested = (kind.name, listed), None, None, set()
@@ -282,7 +287,7 @@ class StoredTrials(Overlay):
     async def _compute(self, drawn: bool) -> None:
         """Compute the summary of the list, as text or figures, in a thread."""
         kind, of = self._kind, self._of
-        records = self.query_one(_StoredTable).records
+        records = self.record_list.records
         chosen = [records[key] for key in of[1]]
 
         def figures() -> list[tuple[Figure, int]]:
@@ -317,45 +322,32 @@ class StoredTrials(Overlay):
     def action_kind(self, by: int) -> None:
         self._index = ((self._index or 0) + by) % len(self._kinds)
         self._figure = None if self._figure is None else 0
-        self.action_reload()
+        self.reload_records()
 
     def action_summary(self) -> None:
         self._sums, self._figure = self._figure is None and not self._sums, None
         self._tell()
 
-    def action_filter(self) -> None:
-        self.query_one(QuickFilter).open()
-
     @on(QuickFilter.Changed)
     def _narrow(self, event: QuickFilter.Changed) -> None:
-        self.query_one(_StoredTable).narrow(event.text)
+        self.record_list.narrow(event.text)
         self._tell()
-
-    @on(QuickFilter.Left)
-    def _filtered(self) -> None:
-        self.query_one(_StoredTable).focus()
 
     @property
     def _chosen(self) -> Any:
-        table = self.query_one(_StoredTable)
-        return table.records.get(table.cursor_key)
+        return self.record_list.records.get(self.record_list.cursor_key)
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).text_lines)), "the summary")
+            self.copy_text("\n".join(map(single_line, self.query_one(WrappedLines).text_lines)), "the summary")
         elif self._chosen is not None:
-            self._copy(single_line(trial_id(self._kind, self._chosen)), "the id")
+            self.copy_text(single_line(trial_id(self._kind, self._chosen)), "the id")
 
-    def action_copy_record(self) -> None:
-        if self._chosen is not None:
-            self._copy(json.dumps(self._chosen.to_json()), "the record")
-
-    def _copy(self, text: str, what: str) -> None:
-        self.app.copy_to_clipboard(text)
-        self.notify(f"Copied {what}", markup=False)
+    def record_to_copy(self) -> tuple[dict[str, Any], str] | None:
+        return None if self._chosen is None else (self._chosen.to_json(), "the record")
 
     def action_export(self) -> None:
-        table, kind = self.query_one(_StoredTable), self._kind
+        table, kind = self.record_list, self._kind
         listed = table.keys()
         records = [table.records[key] for key in listed]
 
@@ -363,7 +355,4 @@ class StoredTrials(Overlay):
             return "".join(json.dumps({kind.name: each.to_json()}) + "\n" for each in records)
 
         explanation = f"{format_rounded(len(records))} {kind.plural}, a record a line."
-        ask = dialogs.ask_new_file(
-            f"the {kind.plural}", f"{kind.plural}.jsonl", explanation, {".jsonl": text}, self.console_app.tell
-        )
-        self.app.push_screen(ask)
+        self.ask_new_file(f"the {kind.plural}", f"{kind.plural}.jsonl", explanation, {".jsonl": text})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,13 +12,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from labconsole.text.axis import Axis, fit_axis, fit_upright, format_ticks
+from labconsole.text.charts import clear_figure
 from labconsole.text.rate_panel import (
+    DOTS_ACROSS,
     LEGEND,
-    OFFERED_EVERY_DOTS,
+    OFFERED_EVERY,
     Cells,
     RateSeries,
     _losses,
     draw_grid,
+    draw_history,
     draw_panels,
     fit_grid,
     join_short_intervals,
@@ -119,7 +123,7 @@ def test_a_gap_on_a_large_screen_is_as_high_as_the_loss_is(loss: float):
     rows = panel(traffic(49_800, loss), 114, 17)
     rates = [row for row in rows if "%" not in plain([row])[0]][:13]
     first, last = (next(i for i, row in enumerate(plain(rates)) if label in row) for label in ("50\u2009000┤", " 0┤"))
-    dots = [dots_of(rates[: last + 1], column) for column in range(4, 196, OFFERED_EVERY_DOTS)]
+    dots = [dots_of(rates[: last + 1], column) for column in range(4, 196, OFFERED_EVERY * DOTS_ACROSS)]
     pps_per_dot = 50_000 / (4 * (last - first))
     for heights in dots:
         assert len(heights) == 2
@@ -136,14 +140,67 @@ def test_offered_and_measured_are_told_apart_without_colour_and_the_legend_names
     assert [words.split()[-1] for words, _ in LEGEND] == ["measured", "offered", "lost"]
 
 
-def test_no_loss_is_the_lowest_dots_some_is_more_and_what_is_not_known_is_blank():
+def test_no_loss_is_the_lowest_bar_some_is_more_and_what_is_not_known_is_blank():
     none, some, unknown = (
         [text for row in panel(series, 70, 14)[-4:-2] for text, kind in row if kind in ("loss", "axis")]
         for series in (traffic(), traffic(loss=0.0001), RateSeries([1, 2], [NAN, NAN], [5, 5]))
     )
-    assert "⣀⣀⣀" in "".join(none)
-    assert "⣤⣤⣤" in "".join(some)
-    assert not set("".join(unknown)) & set("⣀⣤⣿")
+    assert "▁▁▁" in "".join(none)
+    assert "▂▂▂" in "".join(some)
+    assert not set("".join(unknown)) & set("▁▂▃▄▅▆▇█")
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 60 + 10), (0.05, 60 + 120 + 30)])
+def test_plotext_gets_few_points_however_long_a_stream_is(monkeypatch: pytest.MonkeyPatch, noise: float, most: int):
+    """plotext spends its time in Python on each point (decision 20)."""
+    points: list[int] = []
+    figure = type(clear_figure(10, 10))
+    signal = figure.signal
+
+    def counted(self: Any, xs: list[float], ys: list[float], **how: Any) -> Any:
+        points.append(len(xs))
+        return signal(self, xs, ys, **how)
+
+    monkeypatch.setattr(figure, "signal", counted)
+    panel(traffic(loss=0.02, samples=3000, noise=noise), 127, 17, span_s=300)
+    assert 60 - 10 < sum(points) <= most
+
+
+def test_what_is_not_known_is_a_gap_in_the_line_and_no_line_leads_across_it():
+    measured = [40_000.0] * 30 + [NAN] * 40 + [40_000.0] * 30
+    rows = panel(RateSeries([0.1 * (i + 1) for i in range(100)], [NAN] * 100, measured), 107, 14)
+    line = next(row for row in rows if any(kind == "measured" for _, kind in row))
+    (gap,) = [len(text) for text, kind in line[1:-1] if kind == "axis" and not text.strip()]
+    assert gap / sum(len(text) for text, _ in line[1:-1]) == pytest.approx(0.4, abs=0.03)
+
+
+def test_a_rate_below_zero_is_no_dot_in_the_strip_of_losses():
+    rows = panel(RateSeries([0.1 * (i + 1) for i in range(50)], [1000.0] * 50, [-900.0] * 25 + [1000.0] * 25), 107, 14)
+    cells = "".join(text for row in rows for text, kind in row if kind == "measured")
+    assert 20 <= sum(char != " " for char in cells) <= 30
+
+
+@pytest.mark.parametrize("size", [(24, 5), (63, 14), (114, 17)])
+def test_an_interface_has_a_cell_for_each_of_its_newest_samples(size: tuple[int, int]):
+    width, height = size
+    received = [1000.0] * 10
+    rows = draw_history(received, [500.0] * 300, width, height)
+    assert len(rows) == height
+    assert {cell_len(row) for row in plain(rows)} == {width}
+    drawn = {
+        kind: max(sum(char != " " for text, each in row if each == kind for char in text) for row in rows)
+        for kind in ("received", "sent")
+    }
+    label_cells = plain(rows)[0].index("│") if "│" in plain(rows)[0] else plain(rows)[0].index("┤")
+    assert drawn["sent"] == width - label_cells - 1, "as many as there is room for"
+    assert drawn["received"] == 10
+    line = next(row for row in rows if any(kind == "received" for _, kind in row))
+    assert line[-1][1] == "received", "the newest is at the right end"
+
+
+def test_an_interface_without_samples_has_an_axis_and_one_that_claims_too_much_a_sentence():
+    assert any("┤" in row for row in plain(draw_history([], [], 60, 8)))
+    assert "not drawn: sent rate 2" in plain(draw_history([1.0], [1.0, math.inf], 60, 8))[0]
 
 
 def test_where_sending_begins_or_ends_no_loss_is_claimed():

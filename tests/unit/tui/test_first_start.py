@@ -16,12 +16,11 @@ from textual.screen import Screen
 from labconsole.errors import LeaseHeld, NodeUnreachable
 from labconsole.model.inventory import load_inventory
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.parts.dialogs import Confirm
 from labconsole.tui.parts.overlay import Help
 from labconsole.tui.screens.check.screen import CheckScreen
 from labconsole.tui.screens.first.panels import DiscoveryText, MachineRow, TypedField
-from labconsole.tui.screens.first.screen import FirstScreen
+from labconsole.tui.screens.first.screen import FirstScreen, FirstStart
 from support.driven_console import SIZES, picture, shown, text, until
 from support.fake_lab_session import LabSession
 from support.wired_nodes import WiredNodes

@@ -19,6 +19,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Delay, LedgerHop, OneWayDelay, Quantiles, RunRecord
 from labconsole.store.open import open_store
 from labconsole.text import charts
+from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.streams import StreamsTable
 from labconsole.tui.screens.runs.details import stream_rates
 from support.background_records import REQUEST
@@ -105,7 +106,7 @@ async def test_a_key_shows_all_streams_on_one_scale_and_again_the_chosen_one(siz
         await settle(app, pilot)
         shown = text(app)
         assert "All streams: " in shown
-        assert all(word in shown for word in ("⠒⠒⠒ measured", "⠂ ⠂ offered", "⣿ lost"))
+        assert all(word in shown for word in ("⠒⠒⠒ measured", "⠂ ⠂ offered", "▆ lost"))
         titles = next(row for row in picture(app) if "▸ s1" in row)
         assert re.search(r"▸ s1 .* s2 .* s3 ", titles)
         assert "50 000┤".replace(" ", "\u2009") in shown or "60\u2009000┤" in shown
@@ -118,6 +119,27 @@ async def test_a_key_shows_all_streams_on_one_scale_and_again_the_chosen_one(siz
         await settle(app, pilot)
         assert "Stream s2 over time" in text(app)
         assert "▸" not in text(app)
+
+
+@pytest.mark.asyncio
+async def test_the_chart_is_of_the_interface_under_the_cursor_while_the_focus_is_on_interfaces() -> None:
+    async with console(lambda: FakeSession(hold=True), (120, 40)) as (app, session, pilot):
+        await begin(app, session, pilot, sources=1)
+        assert "Stream s1 over time" in text(app)
+        await pilot.press("i")
+        await settle(app, pilot)
+        table = app.screen.query_one(InterfacesTable)
+        first = table.chosen
+        assert first is not None
+        assert f"Interface {first.node}/{first.label}: ⠒⠒⠒ received  ⠂⠂⠂ sent" in text(app)
+        await pilot.press("down")
+        await settle(app, pilot)
+        assert table.chosen is not first
+        assert table.chosen is not None
+        assert f"Interface {table.chosen.node}/{table.chosen.label}: " in text(app)
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "Stream s1 over time" in text(app)
 
 
 @pytest.mark.asyncio
@@ -249,7 +271,7 @@ async def test_the_page_over_time_names_every_glyph_and_has_the_loss_beneath(siz
         await pilot.press("enter", "t", "t", "t")
         await still(app, pilot)
         shown = text(app)
-        assert all(word in shown for word in ("⠒⠒⠒ measured", "⠂ ⠂ offered", "⣿ lost"))
+        assert all(word in shown for word in ("⠒⠒⠒ measured", "⠂ ⠂ offered", "▆ lost"))
         assert "by the counters" not in shown
         rows = picture(app)
         axis = [i for i, row in enumerate(rows) if re.search(r"\d┤", row)]

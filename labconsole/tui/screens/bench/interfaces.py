@@ -152,6 +152,11 @@ class InterfacesTable(LineTable):
             self.move_to(key)
         return key is not None
 
+    @property
+    def chosen(self) -> InterfaceLive | None:
+        """The interface under the cursor, or None if none is shown."""
+        return self._live(self.cursor_key) if self.cursor_key is not None else None
+
     def _name_title(self) -> None:
         title = "Interfaces"
         if self._terms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
@@ -22,10 +22,10 @@ from labconsole.tui.console.form import FormValues, find_source_limit
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.charts import OverTimeChart, RateChart
 from labconsole.tui.parts.dialogs import Pick
-from labconsole.tui.parts.filter_line import QuickFilter
+from labconsole.tui.parts.filter_line import FilterFinished, QuickFilter
 from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.runs_table import RunsTable
-from labconsole.tui.parts.screen import PAUSE, Application
+from labconsole.tui.parts.screen import PAUSE, Application, abort_action
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.step_screen import GuestsTable
 from labconsole.tui.parts.table import LineTable
@@ -56,9 +56,7 @@ class BenchScreen(BenchSearchScreen):
             id="run",
             changes=True,
         ),
-        Action(
-            "a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort", changes=True
-        ),
+        abort_action("abort", "Abort the trial, after asking. What was measured is kept."),
         Action(
             "f",
             "search",
@@ -323,11 +321,11 @@ class BenchScreen(BenchSearchScreen):
         self.set_class(repeating, "-repeating")
         if not repeating and self.view == "repetitions":
             self.set_view("interfaces")
-        chart, streams = self.query_one(RateChart), self.query_one(StreamsTable)
-        chart.stream = streams.chosen
+        streams = self.query_one(StreamsTable)
+        self._follow_cursor()
         for part in (
             streams,
-            chart,
+            self.query_one(RateChart),
             self.query_one(RepetitionsTable),
             self.query_one(InterfacesTable),
             self.query_one(Topology),
@@ -337,11 +335,19 @@ class BenchScreen(BenchSearchScreen):
         self.query_one(EventLines).paint()
         self.query_one("#abort", Button).disabled = not (self.state.requested or self.session.running)
 
-    @on(LineTable.Chosen, "#streams")
-    def follow_stream(self) -> None:
-        chart = self.query_one(RateChart)
+    def _follow_cursor(self) -> None:
+        """Chart the stream under the cursor, or the interface while the focus is in the table of interfaces."""
+        chart, interfaces = self.query_one(RateChart), self.query_one(InterfacesTable)
         chart.stream = self.query_one(StreamsTable).chosen
-        chart.paint()
+        chart.interface = interfaces.chosen if interfaces.has_focus else None
+
+    @on(LineTable.Chosen, "#streams, #interfaces")
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def follow_cursor(self) -> None:
+        if self.is_up:
+            self._follow_cursor()
+            self.query_one(RateChart).paint()
 
     @on(Button.Pressed, "#run")
     def action_run(self) -> None:
@@ -372,10 +378,7 @@ class BenchScreen(BenchSearchScreen):
 
     @on(Button.Pressed, "#abort")
     def press_abort(self) -> None:
-        self.console_app.ask_abort()
-
-    def action_abort(self) -> None:
-        self.console_app.ask_abort()
+        self.action_abort()
 
     def action_leave_field(self) -> None:
         self.set_focus(self.query_one(StreamsTable))
@@ -406,7 +409,7 @@ class BenchScreen(BenchSearchScreen):
     def narrow(self, event: QuickFilter.Changed) -> None:
         self.query_one(InterfacesTable).set_filter(event.text)
 
-    @on(QuickFilter.Left)
+    @on(FilterFinished)
     def filtered(self) -> None:
         self.set_focus(self.query_one(InterfacesTable))
 

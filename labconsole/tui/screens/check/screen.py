@@ -19,7 +19,7 @@ from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.dialogs import Confirm
 from labconsole.tui.parts.lines import Lines, Span
-from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen, abort_action, back_to_bench_action
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.check import checks_table
@@ -51,15 +51,7 @@ class CheckScreen(ConsoleScreen):
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Check", "Check the testbed.", id="check-run", changes=True, title="Check the testbed"),
-        Action(
-            "a",
-            "abort",
-            "Abort",
-            "Abort the check and keep its results, or abort what runs.",
-            id="check-abort",
-            changes=True,
-            title="Abort the check",
-        ),
+        abort_action("check-abort", "Abort the check and keep its results, or abort what runs.", "Abort the check"),
         Action(
             "x",
             "fix",
@@ -104,7 +96,7 @@ class CheckScreen(ConsoleScreen):
             title="Next problem",
             shown=False,
         ),
-        Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="check-back", shown=False),
+        back_to_bench_action("check"),
         PAUSE,
     )
     AUTO_FOCUS = "#checks"

@@ -7,7 +7,6 @@ plan runs, each new run costs one summary of its design point.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,13 +23,13 @@ from labconsole.measure.curves import LINES_BY, X_FACTORS, Curves, CurveSpec, Un
 from labconsole.text.cells import format_decimal, format_percent, format_rounded, safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.saved_runs import SavedRuns
-from labconsole.tui.parts import dialogs
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.dialogs import Pick
 from labconsole.tui.parts.fields import Choice
-from labconsole.tui.parts.filter_line import FilterInput, FilterLine
+from labconsole.tui.parts.filter_line import FilterLine
 from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.live_results import LiveResultsScreen
+from labconsole.tui.parts.records import reload_runs_action
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.screens.curves import curves_table
@@ -185,7 +184,7 @@ class CurvesScreen(LiveResultsScreen):
         ),
         Action(
             "J",
-            "copy_point",
+            "copy_record",
             "Copy as JSON",
             "Copy the point under the cursor to the clipboard as JSON.",
             id="curves-copy-point",
@@ -211,16 +210,9 @@ class CurvesScreen(LiveResultsScreen):
             shown=False,
         ),
         PAUSE,
-        Action(
-            "l",
-            "reload",
-            "Reload",
-            "Read all runs from the store again.",
-            id="curves-reload",
-            title="Reload runs",
-            shown=False,
-        ),
+        reload_runs_action("curves"),
     )
+    RECORD = "point"
     AUTO_FOCUS = "#points"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -335,10 +327,6 @@ class CurvesScreen(LiveResultsScreen):
     def filter_changed(self) -> None:
         self.request_update()
 
-    @on(FilterInput.Left)
-    def leave_filter(self) -> None:
-        self.set_focus(self.query_one(CurvesTable))
-
     def action_choose(self, name: str) -> None:
         """Take the next option of a choice, from the last back to the first."""
         choice = self.query_one(f"#choice-{name}", Choice)
@@ -397,18 +385,20 @@ class CurvesScreen(LiveResultsScreen):
             return []
         return [curves_table.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]]
 
-    def action_copy_point(self) -> None:
+    @property
+    def record_list(self) -> CurvesTable:
+        return self.query_one(CurvesTable)
+
+    def record_to_copy(self) -> tuple[dict[str, object], str] | None:
         values = self._chosen_values()
-        if values is None:
-            self.console_app.tell("There is no point to copy.", "warning")
-            return
-        self.app.copy_to_clipboard(json.dumps(values))
-        self.notify("Copied the point as JSON", markup=False)
+        return None if values is None else (values, "the point as JSON")
 
     def action_copy_rows(self) -> None:
         rows = curves_table.rows(self.query_one(CurvesTable).all_points(), self._made.spec) if self._made else []
-        self.app.copy_to_clipboard("\n".join(rows))
-        self.notify(f"Copied {counted(len(rows) - 1, 'point')}" if rows else "There is no point to copy.", markup=False)
+        if rows:
+            self.copy_text("\n".join(rows), counted(len(rows) - 1, "point"))
+        else:
+            self.notify("There is no point to copy.", markup=False)
 
     def action_export(self) -> None:
         """Ask for a file's name and write."""
@@ -424,7 +414,7 @@ class CurvesScreen(LiveResultsScreen):
 
         name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
         explanation = ".svg: the picture as drawn; .tsv: its points with their intervals."
-        self.app.push_screen(dialogs.ask_new_file("the curves", name, explanation, texts, self.console_app.tell))
+        self.ask_new_file("the curves", name, explanation, texts)
 
     def action_crews(self) -> None:
         self.show_stored_trials(drawn=True)
@@ -435,12 +425,6 @@ class CurvesScreen(LiveResultsScreen):
         if read is not None:
             view = TrendView(self.console_app, lambda plan: read(plan, query, store), query.text)
             self.app.push_screen(view)
-
-    def action_filter(self) -> None:
-        self.set_focus(self.query_one(FilterInput))
-
-    def action_reload(self) -> None:
-        self.follow(again=True)
 
     def action_back(self) -> None:
         """Go one step back."""

@@ -6,11 +6,10 @@ The contents are those of `labconsole trend`, read and computed in a thread.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -18,11 +17,11 @@ from textual.containers import Container, VerticalScroll
 
 from labconsole.errors import LabError
 from labconsole.text.cells import safe
-from labconsole.tui.parts import dialogs
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.charts import FigureChart
 from labconsole.tui.parts.lines import Span, WrappedLines, set_border_titles
-from labconsole.tui.parts.overlay import Overlay
+from labconsole.tui.parts.overlay import Overlay, close_action
+from labconsole.tui.parts.records import RecordsView, reload_store_action
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -101,10 +100,11 @@ class TrendsTable(LineTable):
         return safe(shown.change, width), "muted" if shown.better is None else "good" if shown.better else "warn"
 
 
-class TrendView(Overlay):
+class TrendView(RecordsView, Overlay):
     """``read``: takes a plan's name, or None for the one measured last. ``filter``: the filter of its runs, as text."""
 
     title_in_help = "results over time"
+    RECORD = "design point"
     CSS_PATH = "trend_view.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as Textual has it
     ACTIONS: ClassVar = (
@@ -118,10 +118,10 @@ class TrendView(Overlay):
             common=True,
         ),
         Action("right,l", "plan(1)", "Next plan", "Show the next plan with occasions.", id="trend-next", common=True),
-        Action("J", "copy_json", "Copy as JSON", "Copy the design point as JSON.", id="trend-json", common=True),
+        Action("J", "copy_record", "Copy as JSON", "Copy the design point as JSON.", id="trend-json", common=True),
         Action("x", "export", "Export", "Write every result to a new file.", id="trend-export", common=True),
-        Action("r", "reload", "Reload", "Read the store again.", id="trend-reload", common=True),
-        Action("escape,q", "dismiss", "Close", "Go back to the curves.", id="trend-close", common=True),
+        reload_store_action("trend", shown=True),
+        close_action("trend", "Go back to the curves."),
     )
 
     def __init__(self, app: Application, read: Callable[[str | None], PlanTrends], filter: str) -> None:
@@ -140,10 +140,10 @@ class TrendView(Overlay):
 
     def on_mount(self) -> None:
         self.query_one(TrendsTable).focus()
-        self.call_after_refresh(self.action_reload)
+        self.call_after_refresh(self.reload_records)
 
     @work(exclusive=True, group="trend")
-    async def action_reload(self) -> None:
+    async def reload_records(self) -> None:
         table, plan = self.query_one(TrendsTable), self._plan
 
         def made() -> tuple[PlanTrends, list[TrendRow]]:
@@ -206,15 +206,11 @@ class TrendView(Overlay):
         names = list(self._found.plans) if self._found is not None else []
         if len(names) > 1 and self._plan in names:
             self._plan = names[(names.index(self._plan) + by) % len(names)]
-            self.action_reload()
+            self.reload_records()
 
-    def action_copy_json(self) -> None:
+    def record_to_copy(self) -> tuple[Any, str] | None:
         chosen = self.query_one(TrendsTable).chosen
-        if chosen is None:
-            self.console_app.tell("There is no design point to copy.", "warning")
-            return
-        self.app.copy_to_clipboard(json.dumps(chosen.json()))
-        self.notify("Copied the design point as JSON", markup=False)
+        return None if chosen is None else (chosen.json(), "the design point as JSON")
 
     def action_export(self) -> None:
         """Ask for a file's name and write."""
@@ -230,6 +226,4 @@ class TrendView(Overlay):
 
         name = f"trend-{safe(found.plan or '', 60)}.tsv"
         explanation = ".tsv: every result with its interval and level, and where it changed."
-        self.app.push_screen(
-            dialogs.ask_new_file("the trend", name, explanation, {".tsv": text}, self.console_app.tell)
-        )
+        self.ask_new_file("the trend", name, explanation, {".tsv": text})

@@ -7,8 +7,10 @@ discovery undoes what it did, and the console waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -16,12 +18,11 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.widgets import Button, ContentSwitcher
 
 from labconsole.engine.discovery import discovery
-from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult, discover_testbed
+from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult, HoldNodes, discover_testbed
 from labconsole.engine.discovery.hosts_file import blank_hosts, describe_next_steps, write_new
 from labconsole.engine.discovery.probing import ExcludedPort, Port
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld
-from labconsole.tui.console.first_start import FirstStart, RunningDiscovery
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.dialogs import Confirm, take_over_question
 from labconsole.tui.parts.lines import Lines, Span, field, set_border_titles
@@ -30,6 +31,41 @@ from labconsole.tui.screens.first.panels import Choices, DiscoveryText, Machines
 
 INTRODUCTION = "There is no hosts.yaml here to describe the testbed. What do you have?"
 CANCELLED = "cancelled; what was changed on the machines was undone"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStart:
+    """``hosts``: the file to write. ``session``: opens a session on that file, raises LabError. ``demo``: runs in place
+    of this console once the operator has left it.
+    """
+
+    hosts: Path
+    hold: HoldNodes
+    session: Callable[[Path], SessionLike]
+    demo: Callable[[], int]
+
+
+class RunningDiscovery:
+    """A running discovery. It is cancelled at most once: a second time would disturb the undoing."""
+
+    def __init__(self, work: Coroutine[Any, Any, DiscoveryResult | None]) -> None:
+        self._task = asyncio.create_task(work)
+        self.cancelled = False
+
+    async def ended(self) -> None:
+        """Wait for the end, however it ends. Cancelling the waiting task does not cancel the discovery."""
+        await asyncio.wait([self._task])
+
+    async def cancel(self) -> None:
+        """Cancel the discovery, and wait until everything is undone."""
+        if not self.cancelled and not self._task.done():
+            self.cancelled = True
+            self._task.cancel()
+        await self.ended()
+
+    def result(self) -> DiscoveryResult | None:
+        """The result, or None if it was cancelled or not agreed to. Raises what the discovery raised."""
+        return None if self._task.cancelled() else self._task.result()
 
 
 class FirstApplication(Protocol):

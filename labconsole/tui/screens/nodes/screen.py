@@ -21,7 +21,7 @@ from labconsole.errors import LabError
 from labconsole.tui.console import clock
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.lines import set_border_titles
-from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen, back_to_bench_action
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.nodes.node_panels import CommandTable, NodeDetails, NodeList
@@ -67,7 +67,7 @@ class NodesScreen(ConsoleScreen):
             id="node-view",
             title="Change the view",
         ),
-        Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="node-back", shown=False),
+        back_to_bench_action("node"),
         PAUSE,
     )
     AUTO_FOCUS = "#node-list"

@@ -26,25 +26,21 @@ from labconsole.tui.console.plan_text import describe_ending, format_extent
 from labconsole.tui.console.state import PlanEnd
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action, KeyBar
-from labconsole.tui.parts.charts import OverTimeChart
 from labconsole.tui.parts.dialogs import AskText, Confirm, take_over_question
-from labconsole.tui.parts.plan_files import PlanEntry
-from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
+from labconsole.tui.parts.plan_files import PlanEntry, ask_and_save_session
+from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen, abort_action, back_to_bench_action
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.step_screen import (
     HALTED_STATUSES,
-    GuestsTable,
+    StepPane,
     StepScreen,
     StepSelection,
-    StepSummary,
-    StepTrials,
 )
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
 from labconsole.tui.screens.plans.plans_table import PlanNotes, PlansTable, StoreWatch, TelemetryToggle
 from labconsole.tui.screens.plans.searches_table import SearchesTable, make_room
-from labconsole.tui.screens.plans.session_plan import ask_and_save
 
 RESCAN_S = 2.0
 SCAN = "plan-files"
@@ -73,15 +69,7 @@ class PlansScreen(ConsoleScreen):
             changes=True,
             title="Pause or resume the plan",
         ),
-        Action(
-            "a",
-            "abort",
-            "Abort",
-            "Abort the plan, after asking. Run it again to resume.",
-            id="plan-abort",
-            changes=True,
-            title="Abort the plan",
-        ),
+        abort_action("plan-abort", "Abort the plan, after asking. Run it again to resume.", "Abort the plan"),
         Action(
             "f",
             "failing",
@@ -125,7 +113,7 @@ class PlansScreen(ConsoleScreen):
             title="Reload plans",
             shown=False,
         ),
-        Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="plan-back", shown=False),
+        back_to_bench_action("plan"),
         PAUSE,
     )
     AUTO_FOCUS = "#plans"
@@ -154,10 +142,7 @@ class PlansScreen(ConsoleScreen):
             with Container(id="plans-right"):
                 yield GridTable()
                 yield SearchesTable()
-                yield StepTrials(id="search-trials")
-                yield GuestsTable(id="plan-guests")
-                yield OverTimeChart(id="plan-over-time")
-                yield StepSummary(id="search-words")
+                yield StepPane(id="plan-step")
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
         yield KeyBar()
@@ -280,11 +265,10 @@ class PlansScreen(ConsoleScreen):
     @on(LineTable.Chosen, "#searches")
     def _show_search(self) -> None:
         execution, seen = self._chosen[1], self.query_one(SearchesTable).seen
-        for shows in (self.query_one(GuestsTable), self.query_one(OverTimeChart)):
-            shows.show(seen.picture if seen is not None else None)
-        self.query_one("#search-trials", StepTrials).show(seen, seen.step.describe() if seen is not None else "")
+        title = seen.step.describe() if seen is not None else ""
         halted = execution is not None and execution.status in HALTED_STATUSES
-        self.query_one("#search-words", StepSummary).show(seen, halted=halted)
+        guests = execution is not None and execution.plan.guests is not None
+        self.query_one(StepPane).show(seen, title, halted=halted, guests=guests)
 
     @on(SearchesTable.Opened)
     def open_search(self, event: SearchesTable.Opened) -> None:
@@ -450,4 +434,4 @@ class PlansScreen(ConsoleScreen):
     # From a session to a plan
 
     def action_save(self) -> None:
-        ask_and_save(self.console_app, self.session, self.app.push_screen, self.rescan)
+        ask_and_save_session(self.console_app, self.session, self.app.push_screen, self.rescan)

@@ -278,7 +278,7 @@ def _chart_rows(record: RunRecord, view: RunView, width: int, room: int) -> list
             continue
         if how:
             rows.append([(f"  {how}: this run's streams were kept without the nodes' times", "muted")])
-        (lines,) = rate_panel.draw_panels([rates], range(1), width, height - bool(how), across=1, span_s=None)
+        (lines,) = rate_panel.draw_panels([rates], range(1), width, height - bool(how))
         rows += [tinted(line) for line in lines]
     return rows
 

@@ -143,9 +143,6 @@ def _describe_views(views: dict[str, View]) -> dict[str, str]:
 # -- comparisons and copies --------------------------------------------------------------------------------------------
 # Actions on the list of runs: compare two, and copy ids, records, rows and differences as text.
 
-CLIPBOARD_BYTES = 74_000
-"""Limit of terminals for a copy through OSC 52 (xterm: 100 000 characters of base64)."""
-
 
 class CopyActionsScreen(LiveResultsScreen):
     """The part of the Runs screen that compares and copies."""
@@ -157,6 +154,10 @@ class CopyActionsScreen(LiveResultsScreen):
     @property
     def details(self) -> DetailsPane:
         return self.query_one(DetailsPane)
+
+    @property
+    def record_list(self) -> SavedRunsTable:
+        return self.table
 
     def action_compare(self) -> None:
         chosen = [*self.table.marked]
@@ -171,13 +172,12 @@ class CopyActionsScreen(LiveResultsScreen):
     def lines_to_copy(self) -> list[str]:
         return list(self.table.marked) or ([self.table.chosen] if self.table.chosen else [])
 
-    def action_copy_record(self) -> None:
-        """Copy the record, as ``runs show --json`` prints it."""
+    def record_to_copy(self) -> tuple[dict[str, Any], str] | None:
+        """The record, as ``runs show --json`` prints it."""
         view = self.details.view
         if view.record is None:
-            self.console_app.tell("There is no record to copy.", "warning")
-            return
-        self._copy(json.dumps(exported(view.record, view.note)), f"the record of {view.record.run_id}")
+            return None
+        return exported(view.record, view.note), f"the record of {view.record.run_id}"
 
     def action_copy_rows(self) -> None:
         table = self.table
@@ -185,7 +185,7 @@ class CopyActionsScreen(LiveResultsScreen):
         if not keys:
             self.console_app.tell("There is no row to copy.", "warning")
             return
-        self._copy(table.rows_text(keys), f"{len(keys)} rows" if len(keys) > 1 else "the row")
+        self.copy_text(table.rows_text(keys), f"{len(keys)} rows" if len(keys) > 1 else "the row")
 
     def _differences(self) -> str | None:
         """The compare page as text. If nothing is compared yet, compare first."""
@@ -196,20 +196,12 @@ class CopyActionsScreen(LiveResultsScreen):
 
     def action_copy_differences(self) -> None:
         if (text := self._differences()) is not None:
-            self._copy(text, "the differences of the two runs")
+            self.copy_text(text, "the differences of the two runs")
 
     def action_export_differences(self) -> None:
         if (text := self._differences()) is not None:
             explanation, texts = "A line per difference, with tabs between the columns.", {".tsv": lambda: text}
-            tell = self.console_app.tell
-            self.app.push_screen(dialogs.ask_new_file("the differences", "differences.tsv", explanation, texts, tell))
-
-    def _copy(self, text: str, what: str) -> None:
-        self.app.copy_to_clipboard(text)
-        size = len(text.encode())
-        much = f"; {size} bytes, more than many terminals take. {self.key_of('runs-export')} exports instead."
-        doubt = much if size > CLIPBOARD_BYTES else ""
-        self.notify(f"Copied {safe(what, 80)}{doubt}", markup=False)
+            self.ask_new_file("the differences", "differences.tsv", explanation, texts)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

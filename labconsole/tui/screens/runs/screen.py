@@ -20,7 +20,8 @@ from labconsole.model.record.summary import Sorting
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, KeyBar
 from labconsole.tui.parts.dialogs import AskText
-from labconsole.tui.parts.filter_line import FilterInput, FilterLine
+from labconsole.tui.parts.filter_line import FilterLine
+from labconsole.tui.parts.records import reload_runs_action
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
@@ -165,15 +166,7 @@ class RunsScreen(CopyActionsScreen):
             title="Stored trials of guests",
         ),
         PAUSE,
-        Action(
-            "l",
-            "reload",
-            "Reload",
-            "Read all runs from the store again.",
-            id="runs-reload",
-            title="Reload runs",
-            shown=False,
-        ),
+        reload_runs_action("runs"),
     )
     AUTO_FOCUS = "#runs"
 
@@ -294,10 +287,6 @@ class RunsScreen(CopyActionsScreen):
     def filter_changed(self) -> None:
         self.request_update()
 
-    @on(FilterInput.Left)
-    def leave_filter(self) -> None:
-        self.set_focus(self.table)
-
     @on(SavedRunsTable.HeaderClicked)
     def header_clicked(self, event: SavedRunsTable.HeaderClicked) -> None:
         now = self.table.sorting
@@ -348,14 +337,11 @@ class RunsScreen(CopyActionsScreen):
 
     def action_filter(self) -> None:
         self._show_details(False)
-        self.set_focus(self.query_one(FilterInput))
+        super().action_filter()
 
     def action_crews(self) -> None:
         """Show the list of trials that are no runs."""
         self.show_stored_trials()
-
-    def action_reload(self) -> None:
-        self.follow(again=True)
 
     def action_back(self) -> None:
         """Go one step back."""
