@@ -29,11 +29,13 @@ PAGE = re.compile(r"\[([^]]+)\]\(([^)#]+)\.md\)")
 
 
 def navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """The list of documents of README.md as tables of contents, next to the page; and that of the decisions."""
+    """The list of documents of README.md as tables of contents, next to the page; and what else a page gets."""
     if page == "README":
         source[0] = GROUP.sub(_contents, source[0])
     elif page == "docs/agent-protocol":
         source[0] = _with_tables(app.srcdir, source[0])
+    elif page == "CHANGELOG":
+        source[0] += "\n```{toctree}\n:hidden:\n\ndocs/develop/history\n```\n"
     elif page == "docs/decisions/README":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
 
