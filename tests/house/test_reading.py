@@ -9,7 +9,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GOAL_WORDS = 80_000
-MOST_WORDS = 130_000
+MOST_WORDS = 128_400
 """May only fall, to the goal."""
 
 

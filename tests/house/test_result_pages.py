@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+GOLDEN = ROOT / "tests" / "golden" / "format-2"
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "validation")]
 
 import document  # noqa: E402
@@ -173,14 +177,23 @@ def test_a_page_of_an_evaluation_has_captions_and_links(tmp_path: Path, monkeypa
     assert "the report has no figure-2" in capsys.readouterr().err
 
 
-def test_captions_are_found_in_the_page_that_a_report_writes() -> None:
-    template = (ROOT / "labconsole/report/templates/report.html").read_text()
-    found = re.search(r'<figure id="\{\{ figure\.name \}\}">.*?</figure>', template, re.DOTALL)
-    assert found is not None
-    text = found[0]
-    for name, value in (("name", "f-1"), ("svg", "<svg></svg>"), ("title", "Rate"), ("caption", "n &gt; 3.")):
-        text = text.replace(f"{{{{ figure.{name} }}}}", value)
-    assert evaluation.read_captions(text) == {"f-1": "Rate. n > 3."}
+@pytest.mark.slow
+def test_the_files_of_a_real_report_become_a_page(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(evaluation, "DOCS", tmp_path)
+    (tmp_path / "x.md").write_text(f"# Found\n\n{evaluation.BEGIN}{evaluation.END}")
+    shutil.copy(GOLDEN / "runs.sqlite", tmp_path)
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(ROOT)}
+    evaluation.labconsole(["report", "--store", tmp_path / "runs.sqlite", "--out", tmp_path / "out"], environment)
+    what = replace(TWO, figures={"figure-3": "Curves.", "figure-4": "Bars."}, references=(("schlosser", None),))
+    evaluation.write_page(what, [tmp_path / "out"], "Measured.")
+    text = (tmp_path / "x.md").read_text()
+    assert "\n![Curves.](x/figure-3.png)\n\n*Figure 3. Forwarding rate over offered bandwidth, 1 source. Mean " in text
+    assert "\n![Bars.](x/figure-4.png)\n\n*Figure 4. Maximum accumulated throughput by number of sources. " in text
+    listed = read(tmp_path / "x/tables.csv")
+    assert [row["file"] for row in listed] == ["ranking.csv", "background-load.csv"]
+    for row in listed:
+        assert f"(x/{row['file']}), {row['rows']} row" in text and row["title"] and row["note"]
+        assert len(read(tmp_path / "x" / row["file"])) == int(row["rows"])
 
 
 @pytest.mark.parametrize("each", evaluation.EVALUATIONS.values(), ids=lambda each: each.document)
