@@ -15,6 +15,7 @@ from typing import Optional, Set, Tuple
 
 from labconsole.agent.debug import complain
 from labconsole.agent.keeper import UndoJournal
+from labconsole.network.public_directories import find_own_directories
 from labconsole.wire.codec import WireError
 
 FILE = "capture.pcap"
@@ -32,14 +33,14 @@ def default_directory() -> str:
 def sweep(directory: str) -> None:
     """Remove directories that dead agents of this user left. Those that cannot be removed are left to their owner."""
     try:
-        names = [name for name in os.listdir(directory) if _NAME.match(name)]
+        paths = list(find_own_directories(directory, _NAME))
     except OSError:
         return  # a later write reports the error
-    for name in names:
+    for path in paths:
         try:
-            _sweep_one(os.path.join(directory, name))
+            _sweep_one(path)
         except OSError as exc:
-            complain("%s is left: %s" % (name, exc))
+            complain("%s is left: %s" % (path, exc))
 
 
 def _sweep_one(path: str) -> None:

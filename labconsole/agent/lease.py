@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import glob
 import json
 import os
 import re
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 from labconsole.agent.processes import linux
 from labconsole.agent.reading.proc_files import read_process, read_text
+from labconsole.network.public_directories import find_fuse_mounts, find_names, is_below
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import TrialNow, TrialTold
 
@@ -30,9 +30,9 @@ MAX_BYTES = 65536
 OWNER_CHARACTERS = 200
 PURPOSE_CHARACTERS = 500
 OBSERVE_CHARACTERS = 16
-OTHERS = ("/tmp/labconsole-*", "/run/user/*/labconsole")
-"""Where the leases of other users may be."""
-_OF_A_USER = re.compile(r"labconsole-\d+\Z")
+PUBLIC, RUNTIME = "/tmp", "/run/user"
+"""Where the leases of other users may be: in labconsole-NUMBER of the first, in NUMBER/labconsole of the other."""
+_OF_A_USER, _NUMBER = re.compile(r"labconsole-\d{1,10}\Z"), re.compile(r"\d{1,10}\Z")
 MAX_MISNAMED = 64
 """Most directories with a user's number that are looked into although they are another user's, as seen from here: a
 session in a user namespace may make one, and any user thousands.
@@ -75,26 +75,39 @@ def find_lease_paths() -> List[str]:
     """Return every path at which a session of any user may have this namespace's lease.
 
     No directory is reached through a link: its owner could point it at our own lease, which would then look like
-    another session's. Few are looked into that do not have their owner's number: anybody may make many.
+    another session's. Few are looked into that do not have their owner's number: anybody may make many. None is on a
+    file system of a user's own, which may never answer.
     """
-    name = file_name()
+    name, mounts = file_name(), find_fuse_mounts()
     others: List[str] = []
     misnamed: List[str] = []
-    for directory in sorted(directory for pattern in OTHERS for directory in glob.glob(pattern)):
-        with suppress(OSError):  # it has just been removed
-            status = os.lstat(directory)
-            if stat.S_ISDIR(status.st_mode):
-                of_owner = _OF_A_USER.search(directory) is None or directory.endswith("-%d" % status.st_uid)
-                (others if of_owner else misnamed).append(directory)
-    there = [os.path.join(directory, name) for directory in others + misnamed[:MAX_MISNAMED]]
-    found = [os.path.join(directory, name) for directory in find_lease_directories()]
+    for directory in sorted(_find_directories_of_others()):
+        path = os.path.join(directory, name)
+        with suppress(OSError):  # it is not there, or has just been removed
+            status = None if is_below(path, mounts) else os.lstat(directory)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                of_owner = not directory.startswith(PUBLIC + "/") or directory.endswith("-%d" % status.st_uid)
+                (others if of_owner else misnamed).append(path)
+    there = others + misnamed[:MAX_MISNAMED]
+    own = [os.path.join(directory, name) for directory in find_lease_directories()]
+    found = [path for path in own if not is_below(path, mounts)]
     return list(dict.fromkeys(found + [path for path in there if os.path.lexists(path)]))
 
 
+def _find_directories_of_others() -> Iterator[str]:
+    """Yield where the leases of other users may be, looking at nothing but names."""
+    with suppress(OSError):
+        yield from (os.path.join(PUBLIC, name) for name in find_names(PUBLIC, _OF_A_USER))
+    with suppress(OSError):
+        yield from (os.path.join(RUNTIME, name, "labconsole") for name in find_names(RUNTIME, _NUMBER))
+
+
 def _open() -> "tuple[int, str]":
-    reasons = []
+    reasons, mounts = [], find_fuse_mounts()
     for directory in find_lease_directories():
         try:
+            if is_below(os.path.join(directory, file_name()), mounts):
+                raise PermissionError(1, "is on a file system that a user's program serves", directory)
             os.makedirs(directory, mode=0o755, exist_ok=True)
             # /tmp is everybody's: a directory there that another user made is not to be trusted.
             if os.lstat(directory).st_uid != os.geteuid():

@@ -31,6 +31,7 @@ from labconsole.agent.lease import (
     lock_holder,
 )
 from labconsole.agent.reading.proc_files import read_bytes, read_process
+from labconsole.network.public_directories import find_fuse_mounts, is_below
 from labconsole.wire.codec import WireError
 
 LET_GO_S = 6.0
@@ -142,6 +143,8 @@ async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bo
         text = "%s; %s is %s; expected: a socket of user %d, who has the lease; nothing was sent to it"
         return WireError("lease_stuck", text % (build_lease_held_error(former).message, path, found, owner), former)
 
+    if is_below(path, find_fuse_mounts()):
+        raise refuse("on a file system that a user's program serves")
     try:
         status = os.lstat(path)
     except FileNotFoundError:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,11 @@ from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, counts
-from labconsole.report.files import FORMATS, TABLES, require, write_report
+from labconsole.report.files import FORMATS, TABLES, write_report
 from labconsole.report.planned_trials import collect_plan_names
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
+from labconsole.text.extras import EXTRAS, build_install_command
 from labconsole.text.sanitize import single_line
 from labconsole.wire.version import __version__
 
@@ -95,6 +96,8 @@ def _fill(
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
     _lines(directory / CALIBRATIONS, calibrations)
     write_report(made, directory / "report", report_formats())
+    for why in find_unusable_packages():
+        _tell(f"the bundle's report has tables only, without figures and page: {why}")
     (directory / VERSIONS).write_text(json.dumps(versions(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
     missing = [
         f"inventory of testbed {name} ({key})"
@@ -214,7 +217,11 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
 
 
 def _warn_skipped(problem: StoreError) -> None:
-    sys.stderr.write(f"labconsole: left out: {single_line(str(problem))}\n")
+    _tell(f"left out: {problem}")
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"labconsole: {single_line(sentence)}\n")
 
 
 def _lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -291,11 +298,22 @@ def _plans(
 
 def report_formats() -> tuple[str, ...]:
     """All formats that can be written here; tables always can."""
+    return TABLES if find_unusable_packages() else FORMATS
+
+
+def find_unusable_packages() -> list[str]:
+    """Why figures and the page cannot be written here, a sentence for each package that they need; none if they can."""
+    return [why for module in EXTRAS["report"].packages if (why := _describe_unusable(module)) is not None]
+
+
+def _describe_unusable(module: str) -> str | None:
     try:
-        require(FORMATS)
-    except ConfigError:
-        return TABLES
-    return FORMATS
+        import_module(module)
+    except Exception as exc:  # libraries of other versions break an installed package in many ways
+        if isinstance(exc, ModuleNotFoundError) and exc.name == module:
+            return f"{module} is not installed: {build_install_command('report')}"
+        return f"{module} is installed and cannot be imported: {type(exc).__name__}: {exc}"
+    return None
 
 
 def versions() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Dict, List
 
 from labconsole.network.change import ChangedNode, Entry, NetworkChange, line
 from labconsole.network.control_groups import DIRECTORY, Group, hold
+from labconsole.network.public_directories import find_own_directories
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Message
 from labconsole.wire.rules import Most, Rule, bad, whole
@@ -127,8 +128,7 @@ def sweep(place: str) -> None:
 
     Directories that cannot be removed are left to their owner.
     """
-    for name in filter(_NAME.match, os.listdir(place)):
-        path = os.path.join(place, name)
+    for path in list(find_own_directories(place, _NAME)):
         try:
             descriptor = os.open(path, DIRECTORY)
             try:

@@ -143,7 +143,7 @@ class NodeLink:
         self._session = session
         self._on_event = on_event
         self._pending: dict[int, tuple[str, Check, asyncio.Future[Any]]] = {}
-        self._last_id = 0
+        self._last_id = self._beat_id = 0
         self._awaited = 0
         self._closing = False
         self._notes = 0
@@ -219,11 +219,12 @@ class NodeLink:
         self._beat_timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def _beat(self) -> None:
-        """Send a heartbeat; its answer is discarded."""
+        """Send a heartbeat; its answer is discarded. One without an answer is forgotten at the next."""
         if self._closing or self._session.ended.done():
             return
+        self._pending.pop(self._beat_id, None)
         self._last_id += 1
-        number = self._last_id
+        number = self._beat_id = self._last_id
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(lambda done: (self._pending.pop(number, None), done.cancelled() or done.exception()))
         self._pending[number] = (Ping.op, Ping.reply.parse, answer)

@@ -28,7 +28,9 @@ from labconsole.store.series import unpack_series
 from labconsole.store.sql.backend import Backend
 from labconsole.store.sql.query_terms import asks_for_notes, build_condition, matching
 from labconsole.store.sql.schema import (
+    SINCE_4,
     SUMMARY_COLUMNS,
+    RowTypes,
     build_summary,
     build_summary_before_4,
     notes,
@@ -73,6 +75,28 @@ def highest(runs: Iterable[RunSummary]) -> StoredMaximum | None:
 
 PAGE_RUNS = 200
 """Records read at a time while streaming: a slow consumer thus holds no snapshot that keeps the WAL from shrinking."""
+
+
+_TRIAL_SINCE_4 = (
+    runs.c.block,
+    runs.c.set_up,
+    runs.c.set_up_trials,
+    runs.c.attempt,
+    runs.c.attempts,
+    runs.c.offered_packets,
+    runs.c.uut_lost_packets,
+)
+_TRIAL_COLUMNS = (
+    runs.c.run_id,
+    runs.c.plan_point.label("point"),
+    runs.c.repetition,
+    runs.c.verdict.label("status"),
+    runs.c.loss_ratio,
+    *_TRIAL_SINCE_4,
+    runs.c.reason_codes,
+)
+_TRIAL_TYPES = RowTypes([*_TRIAL_COLUMNS, runs.c.measured_pps.label("rate_pps")], SINCE_4)
+"""The columns of a stored trial: those of StoredTrial, whose rate may be one of two."""
 
 
 class StoredRuns(StoredExperiments):
@@ -244,38 +268,24 @@ class StoredRuns(StoredExperiments):
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
         """See contracts.ports.RunSink."""
-        place = (runs.c.plan_point.label("point"), runs.c.repetition)
         # A store of an older version that is opened for reading only has no blocks.
-        since_4 = (
-            runs.c.block,
-            runs.c.set_up,
-            runs.c.set_up_trials,
-            runs.c.attempt,
-            runs.c.attempts,
-            runs.c.offered_packets,
-            runs.c.uut_lost_packets,
-        )
-        known = since_4 if self.version >= 4 else tuple(null().label(column.name) for column in since_4)
-        rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if self.version >= 4 else runs.c.measured_pps
+        since_4 = self.version >= 4
+        lacking = () if since_4 else SINCE_4
+        rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if since_4 else runs.c.measured_pps
+        columns = [null().label(column.name) if column.name in lacking else column for column in _TRIAL_COLUMNS]
         stands = runs.c.verdict.in_(STANDING)
         statement = (
-            select(
-                *place,
-                runs.c.run_id,
-                runs.c.verdict.label("status"),
-                runs.c.loss_ratio,
-                *known,
-                rate.label("rate_pps"),
-                runs.c.reason_codes,
-            )
+            select(*columns, rate.label("rate_pps"))
             .where(
                 runs.c.plan_hash == plan_hash,
                 runs.c.testbed_fingerprint == testbed_fingerprint,
-                or_(stands, runs.c.block.is_not(None)) if self.version >= 4 else stands,
+                runs.c.plan_point >= 0,
+                runs.c.repetition >= 0,
+                or_(stands, runs.c.block.is_not(None)) if since_4 else stands,
             )
-            .order_by(*place, runs.c.started_at, runs.c.run_id)
+            .order_by(runs.c.plan_point, runs.c.repetition, runs.c.started_at, runs.c.run_id)
         )
-        found = [_trial(row) for row in self.rows(statement, "read the runs of a plan")]
+        found = [self._trial(row) for row in self.rows(statement, "read the runs of a plan")]
         newest = {(trial.point, trial.repetition): trial.run_id for trial in found if trial.block is None}
         return [t for t in found if t.block is not None or newest[t.point, t.repetition] == t.run_id]
 
@@ -323,6 +333,16 @@ class StoredRuns(StoredExperiments):
         except StoreError as exc:
             raise StoreError(f"{self.name}: {exc}") from exc
 
+    def _trial(self, row: Row[Any]) -> StoredTrial:
+        try:
+            _TRIAL_TYPES.check(row)
+        except StoreError as exc:
+            raise StoreError(f"{self.name}: {exc}") from exc
+        values = dict(row._mapping)
+        offered, lost = values["offered_packets"], values.pop("uut_lost_packets")
+        values["reason_codes"] = split_codes(values["reason_codes"])
+        return StoredTrial(**values, uut_loss_ratio=loss_ratio(offered, lost))
+
     def _find(self, run_id: str) -> Row[Any]:
         if not RUN_ID.fullmatch(run_id):
             raise StoreError(f"{run_id!r} is not a run id or the beginning of one")
@@ -351,13 +371,6 @@ class StoredRuns(StoredExperiments):
         if record.run_id != run_id:
             raise StoreError(f"{self.name}: run {run_id}: its record has the id {record.run_id}")
         return record
-
-
-def _trial(row: Row[Any]) -> StoredTrial:
-    values = dict(row._mapping)
-    offered, lost = values["offered_packets"], values.pop("uut_lost_packets")
-    values["reason_codes"] = split_codes(values["reason_codes"])
-    return StoredTrial(**values, uut_loss_ratio=loss_ratio(offered, lost))
 
 
 # -- run queries -------------------------------------------------------------------------------------------------------

@@ -13,14 +13,20 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.main import build_parser
+from labconsole.cli.commands import lab
+from labconsole.cli.main import build_parser, main
+from labconsole.lab.files import hosts_yaml
+from labconsole.lab.platforms import GuestFiles
+from labconsole.lab.spec import lay_out
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.file import PLAN_FILE
 from labconsole.model.plan.loader import load_plan
+from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.yaml_file import load_yaml
 from labconsole.tui.app import places
 from labconsole.tui.console.settings import Settings, load_settings
 from labconsole.tui.keymap import check_settings
+from labconsole.wire.version import __version__
 from support.fake_session import INVENTORY
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +81,8 @@ def test_every_file_that_is_shown_can_be_read(text: str, tmp_path: Path) -> None
     path = tmp_path / "example.yaml"
     path.write_text(text)
     content: dict[str, Any] = load_yaml(path)
+    if {"jobs", "forwarding"} & content.keys():
+        return  # a pipeline for another program
     if "plan" in content:
         load_plan(path)
     elif content.keys() <= PLAN_FILE.model_fields.keys() and not isinstance(content.get("platforms"), dict):
@@ -88,8 +96,10 @@ def test_every_file_that_is_shown_can_be_read(text: str, tmp_path: Path) -> None
 
 
 def shown_lines(page: Path) -> Iterator[str]:
-    """The lines of all blocks of code, continued ones as one."""
+    """The lines of all blocks of code, continued ones as one. Of a plan: those of the comments."""
     inside, lines = False, page.read_text().splitlines()
+    if page.suffix == ".yaml":
+        lines = [line.lstrip()[1:].replace("  ", "    ", 1) for line in lines if line.lstrip().startswith("#")]
     code: list[str] = []
     for line in lines:
         if line.lstrip().startswith("```"):
@@ -126,11 +136,98 @@ COMMANDS = [pytest.param(line, id=f"{page.name}: {line}") for page in PAGES for 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_line_that_is_shown_is_understood(line: str) -> None:
     words = shlex.split(line.removeprefix("sudo ").removeprefix("$ "))[1:]
-    words = ["1" if word in NUMBERS else word.rstrip("…") for word in words if word not in ("…", "...")]
+    words = ["1" if word in NUMBERS else word.rstrip("…") for word in words if word not in ("…", "...", "$@")]
     if not words or words[0].startswith("-"):
         words = ["runs", *words]  # any command
     build_parser(words[0]).parse_args(words)
 
 
+PLANS = sorted((ROOT / "plans").glob("*.yaml"))
+OWN_TESTBED = ROOT / "docs" / "start" / "four-machines.md"
+OF_A_LAB = re.compile(r"(HOSTS|FILE|\$hosts|~/\.local/state/labconsole/labs/\w+/hosts\.yaml)$")
+
+
+def shown_replays(page: Path) -> Iterator[tuple[str, str]]:
+    """The replays of plans of this repository, each with the last ``lab up`` before it, or an empty text."""
+    lab_up = ""
+    for line in shown_lines(page):
+        found = re.search(r"labconsole (lab up|replay)\b(?! \[)(?:(?! {2})[^#|;&])*", line)
+        if found is not None and found[1] == "lab up":
+            lab_up = found[0]
+        elif found is not None and "plans/" in found[0]:
+            yield found[0].strip(), lab_up
+
+
+def write_testbed(name: str | None, lab_up: str, plans: list[Path], directory: Path) -> Path:
+    """The file of the testbed that a replay names: the clone's if none, a lab's, or that of machines of one's own.
+
+    The latter is the one in the manual, with the other platforms that the plans name.
+    """
+    if name is None:
+        return ROOT / "hosts.yaml"
+    path = directory / "testbed.yaml"
+    if OF_A_LAB.match(name) and lab_up:
+        words = shlex.split(lab_up)[1:]
+        spec = lab._spec(build_parser("lab").parse_args(words))
+        path.write_text(
+            hosts_yaml(spec, lay_out(spec, 0), "/lab/ssh_config", GuestFiles(Path("/kernel"), Path("/initrd")))
+        )
+        return path
+    path.write_text(next(text for _, text in fenced(OWN_TESTBED, "yaml") if text.startswith("testbed: mylab")))
+    content: dict[str, Any] = load_yaml(path)
+    for plan in plans:
+        named: list[str] = load_yaml(plan)["platforms"]
+        content["platforms"] = {**{each: {"driver": "container"} for each in named}, **content["platforms"]}
+    path.write_text(json.dumps(content))
+    return path
+
+
+REPLAYS = [
+    pytest.param(line, lab_up, id=f"{page.name}: {line}")
+    for page in (*PAGES, *PLANS)
+    for line, lab_up in shown_replays(page)
+]
+
+
+@pytest.mark.parametrize(("line", "lab_up"), REPLAYS)
+def test_every_replay_that_is_shown_suits_the_testbed_that_it_names(
+    line: str, lab_up: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dry_run(line, lab_up, tmp_path) == 0
+    assert capsys.readouterr().err == ""
+
+
+def dry_run(line: str, lab_up: str, directory: Path) -> int:
+    """Print what a replay would measure on the testbed that it names, as JSON; returns the exit status."""
+    words = [re.sub(r"^(\$block|B)$", "1", word) for word in shlex.split(line)[1:] if word != "--dry-run"]
+    plans = [ROOT / word for word in words if word.startswith("plans/")]
+    name = words[words.index("--hosts") + 1] if "--hosts" in words else None
+    hosts = write_testbed(name, lab_up, plans, directory)
+    words = [str(ROOT / word) if word.startswith("plans/") else word for word in words if word not in ("--hosts", name)]
+    store = directory / "runs.sqlite"
+    return main([*words, "--hosts", str(hosts), "--store", str(store), "--dry-run", "--json"])
+
+
+def test_the_readme_says_how_long_its_replay_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "README.md"
+    line, lab_up = next(shown_replays(page))
+    said = re.search(r"# (\d+) h (\d+) min$", page.read_text(), re.MULTILINE)
+    assert said is not None
+    assert dry_run(line, lab_up, tmp_path) == 0
+    plan = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert abs(plan["total_s"] / 60 - (60 * int(said[1]) + int(said[2]))) < 5
+
+
+def test_the_driver_that_is_shown_is_the_one_that_is_tested() -> None:
+    shown = next(text for _, text in fenced(ROOT / "docs" / "how-to" / "write-a-driver.md", "python"))
+    assert shown in (ROOT / "tests" / "outside" / "labconsole_outside" / "mirror.py").read_text()
+
+
+def test_the_citation_and_the_readme_say_what_the_program_is() -> None:
+    assert load_yaml(ROOT / "CITATION.cff")["version"] == __version__
+    assert f"[{len(WEIGHT)} codes]" in (ROOT / "README.md").read_text()
+
+
 def test_the_manuals_show_something() -> None:
+    assert len(REPLAYS) >= 30
     assert len(YAML) >= 9 and len(COMMANDS) >= 60

@@ -16,6 +16,7 @@ SMALL = {
     "agent/__main__.py": "python -m labconsole.agent",
     "agent/operations/__init__.py": "which method handles which request, for every module beside it",
     "agent/debug.py": "imported before the agent's loop, by everything below it",
+    "network/public_directories.py": "light; shared by leases, captures and disks of guests",
     "wire/*.py": "a topic of messages each",
     "cli/commands/*.py": "a command each, found by its file",
     "cli/output.py": "imported by every command, and light",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", ROOT / "tools" / "fuzz" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "tools" / "fuzz" / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 ROOTS = (ROOT, ROOT / "labconsole")
 """A manual leaves out the package's name: ``wire/codec.py``."""
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
+
+from pydantic import TypeAdapter, ValidationError
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.cabling import close_generator, read_heard_streams
@@ -16,6 +19,7 @@ from labconsole.engine.links import run_concurrently
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
 from labconsole.errors import LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
+from labconsole.model.inventory import Interface
 from labconsole.network.links import LinkUp
 from labconsole.wire.changes import AnyChange, ApplyChanges, ReadNetwork, RouteEntry, UndoChanges
 from labconsole.wire.generator import PrepareGenerator, StartGenerator, WaitForGenerator
@@ -29,6 +33,11 @@ from labconsole.wire.survey import StartListening, StopListening, TakeSurvey
 _ETHERNET = re.compile(r"(?!00:00:00:00:00:00)[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
 _KINDS = (None, "", "veth")
 """Kinds of links that are tried: a NIC has none, and a veth is a NIC of the local lab's nodes."""
+
+_HOSTS_NAME = TypeAdapter(Interface)
+Reason = Callable[[str], str]
+"""Why an interface is in use, by its name or a pronoun."""
+MAX_REASON_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +84,9 @@ def sort_ports(
         if link.namespace or link.kind not in _KINDS or link.mac is None or not _ETHERNET.match(link.mac):
             continue
         if link.name in used:
-            alone.append(ExcludedPort(node, link.name, used[link.name].format("it")))
+            alone.append(ExcludedPort(node, link.name, used[link.name]("it")))
+        elif not _is_name_of_hosts(link.name):
+            alone.append(ExcludedPort(node, link.name, "hosts.yaml cannot have this name: rename it on the node"))
         elif link.master is None:
             ports.append(Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up))
         elif not link.up:
@@ -95,21 +106,43 @@ def _used(
     addresses: Mapping[str, Sequence[str]],
     routes: Sequence[RouteEntry],
     links: Sequence[NodeLinkState],
-) -> dict[str, str]:
-    """Why each interface is in use, with ``{}`` for its name; includes parents and members of used interfaces."""
-    found = {each.interface: f"the route to {each.destination} uses {{}}" for each in routes if each.interface}
-    found |= {name: f"the address {own[0]} is on {{}}" for name, own in addresses.items() if own}
+) -> dict[str, Reason]:
+    """Why each interface is in use, as a function of its name; includes parents and members of used interfaces."""
+    found = {
+        name: _build_reason(f"the route to {each.destination} uses ") for each in routes if (name := each.interface)
+    }
+    found |= {name: _build_reason(f"the address {own[0]} is on ") for name, own in addresses.items() if own}
     if ssh_interface is not None:
-        found[ssh_interface] = "SSH uses {}"
-    before = -1
-    while len(found) != before:
-        before = len(found)
-        for link in links:
-            if link.name in found and link.parent and link.parent not in found:
-                found[link.parent] = f"{found[link.name].format(link.name)}, which is on {{}}"
-            if link.master in found and link.name not in found:
-                found[link.name] = f"{found[link.master].format(link.master)}, to which {{}} belongs"
+        found[ssh_interface] = _build_reason("SSH uses ")
+    by_name: defaultdict[str, list[NodeLinkState]] = defaultdict(list)
+    by_master: defaultdict[str | None, list[NodeLinkState]] = defaultdict(list)
+    for link in links:
+        by_name[link.name].append(link)
+        by_master[link.master].append(link)
+    waiting = deque(found)
+    while waiting:
+        name = waiting.popleft()
+        carriers = {link.parent: ", which is on " for link in by_name[name] if link.parent}
+        members = {link.name: ", to which " for link in by_master[name]}
+        for other, words in (carriers | members).items():
+            if other not in found:
+                found[other] = _build_reason(found[name](name) + words, " belongs" if other in members else "")
+                waiting.append(other)
     return found
+
+
+def _build_reason(before: str, after: str = "") -> Reason:
+    """A reason that names an interface. Not a format string: what nodes call interfaces is in it, and of as many."""
+    shown = before if len(before) <= MAX_REASON_CHARACTERS else f"…{before[-MAX_REASON_CHARACTERS:]}"
+    return lambda name: f"{shown}{name}{after}"
+
+
+def _is_name_of_hosts(name: str) -> bool:
+    try:
+        _HOSTS_NAME.validate_python(name)
+    except ValidationError:
+        return False
+    return True
 
 
 def natural_sort_key(name: str) -> tuple[tuple[int, int | str], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -213,6 +214,10 @@ PACKAGE = "kinds"
 """The group of plug-ins' entry points."""
 
 
+_FILE_NAME, _OTHER_FILES = re.compile(r"\w[\w-]{0,63}"), ("runs", "calibrations")
+"""A plural names a file of a bundle."""
+
+
 @cache
 def record_kinds() -> dict[str, RecordKind[Any]]:
     """All kinds, by name. Raises StoreError for an unusable plug-in: its records would be lost."""
@@ -224,5 +229,10 @@ def record_kinds() -> dict[str, RecordKind[Any]]:
             raise StoreError(str(exc)) from exc
         if not isinstance(kind, RecordKind) or kind.name != name:
             raise StoreError(f"plug-in {name} cannot be used: its KIND is not a kind of record with the name {name}")
+        if not _FILE_NAME.fullmatch(kind.plural) or kind.plural in {*_OTHER_FILES, *(k.plural for k in found.values())}:
+            raise StoreError(
+                f"plug-in {name} cannot be used: its KIND has the plural {kind.plural!r}; allowed: letters, digits, "
+                "'_', '-', as no other kind has them"
+            )
         found[name] = kind
     return dict(sorted(found.items()))

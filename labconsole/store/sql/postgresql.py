@@ -59,6 +59,19 @@ SELECT c.relname, CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialize
 FROM pg_class c WHERE c.relname = ANY(:names) AND c.relkind <> 'r' AND pg_table_is_visible(c.oid) ORDER BY c.relname
 """
 
+_TYPES = ["boolean", "smallint", "integer", "bigint", "real", "double precision", "text", "character varying", "bytea"]
+"""The types of a store's columns, also of those that a later program adds."""
+
+_COLUMNS = """
+SELECT c.relname, a.attname, CASE WHEN a.attgenerated <> '' THEN 'computed'
+  WHEN format_type(a.atttypid, NULL) = ANY(:types) THEN 'not always there'
+  ELSE 'of type ' || format_type(a.atttypid, NULL) END
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relname = ANY(:names) AND pg_table_is_visible(c.oid) AND a.attnum > 0 AND NOT a.attisdropped
+AND (a.attgenerated <> '' OR format_type(a.atttypid, NULL) <> ALL(:types) OR (a.attname = 'saved' AND NOT a.attnotnull))
+ORDER BY c.relname, a.attname
+"""
+
 WRITE_LOCK = 0x6C61_6263_6F6E_736F
 """The advisory lock of the writer: a number that only labconsole uses."""
 
@@ -134,6 +147,10 @@ class PostgresBackend(Backend):
         ours = [*names, series_table.name]
         for name, kind in connection.execute(text(_KINDS), {"names": ours}):
             raise StoreError(f"{self.name}: {name} is a {kind}; a run store has a table of that name")
+        for name, column, found in connection.execute(text(_COLUMNS), {"names": ours, "types": _TYPES}):
+            raise StoreError(
+                f"{self.name}: {name}.{column} is {found}; a run store keeps text, numbers, booleans and bytes there"
+            )
 
     def create_own(self, connection: Connection) -> None:
         """Add the order of saving and the series' table."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any
+from math import isfinite
+from typing import Any, NoReturn
 
 from sqlalchemy import (
     BigInteger,
@@ -52,18 +53,24 @@ class RowTypes:
             (str(column.key), _types(column, getattr(column, "nullable", True) or column.key in optional))
             for column in columns
         ]
+        self._reals = [place for place, (_, allowed) in enumerate(self._columns) if float in allowed]
         self._valid = set[tuple[type, ...]]()
 
     def check(self, row: Sequence[Any]) -> None:
         """Raise StoreError naming run and column. The first column of a row is the run's id."""
         found = tuple(map(type, row))
-        if found in self._valid:  # true of nearly every row
-            return
-        for (name, allowed), value, kind in zip(self._columns, row, found, strict=False):
-            if kind not in allowed:
-                shown = f"a {kind.__name__}" if value is not None else "no value"
-                raise StoreError(f"run {str(row[0])[:80]}: the column {name} of the table of runs contains {shown}")
-        self._valid.add(found)
+        if found not in self._valid:  # false of nearly every row
+            for place, kind in enumerate(found[: len(self._columns)]):
+                if kind not in self._columns[place][1]:
+                    self._refuse(row, place, f"a {kind.__name__}" if row[place] is not None else "no value")
+            self._valid.add(found)
+        for place in self._reals:
+            if row[place] is not None and not isfinite(row[place]):
+                self._refuse(row, place, str(row[place]))
+
+    def _refuse(self, row: Sequence[Any], place: int, shown: str) -> NoReturn:
+        name = self._columns[place][0]
+        raise StoreError(f"run {str(row[0])[:80]}: the column {name} of the table of runs contains {shown}")
 
 
 def _types(column: ColumnElement[Any], nullable: bool) -> frozenset[type]:

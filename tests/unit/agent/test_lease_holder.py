@@ -104,7 +104,7 @@ def test_few_directories_that_are_not_named_after_their_owner_are_looked_into(
     own.parent.mkdir()
     own.touch()
     (tmp_path / "labconsole-1").symlink_to(own.parent)
-    monkeypatch.setattr(lock, "OTHERS", (f"{tmp_path}/labconsole-*",))
+    monkeypatch.setattr(lock, "PUBLIC", str(tmp_path))
     monkeypatch.setattr(lock, "find_lease_directories", list)
     found = lock.find_lease_paths()
     assert found[0] == str(own) and len(found) == 1 + lock.MAX_MISNAMED
@@ -124,9 +124,9 @@ def test_the_holder_s_own_words_count_when_they_name_the_process_that_has_the_lo
 def test_another_user_s_link_to_our_own_lease_is_no_other_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
 ):
-    own, other = tmp_path / "own", tmp_path / "other"
+    own, other = tmp_path / "own", tmp_path / f"labconsole-{os.getuid()}"
     monkeypatch.setattr(lock, "find_lease_directories", lambda: [str(own)])
-    monkeypatch.setattr(lock, "OTHERS", (str(other),))
+    monkeypatch.setattr(lock, "PUBLIC", str(tmp_path))
     if link == "of the directory":
         other.symlink_to(own)
     else:

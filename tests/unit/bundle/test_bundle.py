@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -93,6 +94,33 @@ def test_a_report_of_a_plans_file_is_made_again_with_the_plan_from_the_bundle(
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     status = main(["verify", str(bundle)])
     assert (status, capsys.readouterr().out.count("otherwise")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ("", "jinja2 is not installed: pip"),
+        (
+            "raise ImportError('no \\x1b[31mABI')",
+            "jinja2 is installed and cannot be imported: ImportError: no ·[31mABI",
+        ),
+        ("None.ABI", "jinja2 is installed and cannot be imported: AttributeError: 'NoneType' object has no attribute"),
+        (
+            "import no_such_part",
+            "jinja2 is installed and cannot be imported: ModuleNotFoundError: No module named 'no_",
+        ),
+    ],
+)
+def test_a_bundle_without_figures_says_why(lab, tmp_path, capsys, monkeypatch, broken, why):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    if broken:
+        monkeypatch.delitem(sys.modules, "jinja2")
+        (tmp_path / "jinja2.py").write_text(broken)
+        monkeypatch.syspath_prepend(str(tmp_path))
+    bundle = pack(lab, "tables.tar.gz")
+    said = f"labconsole: the bundle's report has tables only, without figures and page: {why}"
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith(said)]
+    assert not [name for name in members(bundle) if name.endswith((".html", ".svg"))]
 
 
 def test_what_a_bundle_has_and_a_unit_fails_to_make_again_is_told(lab, capsys, monkeypatch):

@@ -231,6 +231,7 @@ def test_a_baseline_of_another_store_is_read_strictly(
         ("frame_size_bytes", "'abc'", "a str"),
         ("reason_codes", "x'07'", "a bytes"),
         ("loss_ratio", "'abc'", "a str"),
+        ("duration_s", "9e999", "inf"),
         ("method", "x'07'", "a bytes"),
     ],
 )
@@ -243,6 +244,36 @@ def test_a_row_is_of_the_types_of_its_columns(
         assert main([*command, "--store", str(other)]) == 2
         words = f"{other}: run 20261121T024501Z-000000: the column {column} of the table of runs contains {found}"
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [
+        ("plan_point", "'x'", "point of the table of runs contains a str"),
+        ("repetition", "x'07'", "repetition of the table of runs contains a bytes"),
+        ("loss_ratio", "9e999", "loss_ratio of the table of runs contains inf"),
+        ("uut_lost_packets", "'x'", "uut_lost_packets of the table of runs contains a str"),
+        ("reason_codes", "x'07'", "reason_codes of the table of runs contains a bytes"),
+    ],
+)
+def test_what_another_store_says_of_a_plan_s_trials_is_of_its_columns_types(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, value: str, found: str
+) -> None:
+    """A plan is resumed by the table, and the records of its trials are not read."""
+    other = altered(tmp_path / "other.sqlite", store, f"UPDATE runs SET {column} = {value}")
+    plan, hosts = str(store.parent / "plans" / "small plan.yaml"), str(store.parent / "hosts.yaml")
+    assert main(["replay", plan, "--dry-run", "--hosts", hosts, "--store", str(other)]) == 2
+    assert f": the column {found}" in capsys.readouterr().err
+
+
+def test_a_trial_of_a_plan_without_its_place_is_not_one_of_the_plan(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, hosts = str(store.parent / "plans" / "small plan.yaml"), str(store.parent / "hosts.yaml")
+    for value in ("NULL", "-1"):
+        other = altered(tmp_path / f"{value}.sqlite", store, f"UPDATE runs SET plan_point = {value}")
+        assert main(["replay", plan, "--dry-run", "--hosts", hosts, "--store", str(other)]) == 0
+        assert "2 of 2 trials to measure (0 already stored)" in capsys.readouterr().out
 
 
 def test_a_value_of_another_store_is_no_longer_than_a_record(

@@ -120,6 +120,22 @@ def test_who_carries_what_is_used_is_left_alone_and_so_is_a_bridges_port_that_is
     }
 
 
+def test_names_that_hosts_yaml_refuses_are_left_alone_and_none_is_a_format():
+    """A node may call its interfaces what it likes, and have thousands in a row."""
+    row = [link(f"x{number}", kind="vlan", parent=f"x{number + 1}") for number in range(4000, 0, -1)]
+    links = [link("{x}", kind="vlan", parent="eth1"), link("eth1"), link("eth:2"), link("-eth3"), link("eth4"), *row]
+    ports, alone = sort_ports("uut", [*links, link("x4001")], "{x}", {"x1": ["10.0.0.1"]}, [])
+    assert names(ports) == ["uut/eth4"]
+    why = {each.interface: each.why for each in alone}
+    assert why.pop("x4001").endswith("which is on x4000, which is on it")
+    assert why == {
+        "eth1": "SSH uses {x}, which is on it",
+        "eth:2": "hosts.yaml cannot have this name: rename it on the node",
+        "-eth3": "hosts.yaml cannot have this name: rename it on the node",
+    }
+    assert all(len(each.why) < 500 for each in alone)
+
+
 def heard_of(ports: list[Port], pairs: dict[str, list[str]]) -> Heard:
     by_name = {str(each): each for each in ports}
     return {by_name[name]: {tuple(far.split("/")): 5 for far in fars} for name, fars in pairs.items()}  # type: ignore[misc]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from labconsole.engine.leases import Leases, build_holder
+from labconsole.engine.session import Session
+from labconsole.engine.trial.recorder import TrialRecorder
 from labconsole.errors import AgentError, LeaseHeld, NodeLost
 from labconsole.wire.lease import LeaseChanged, LeaseLost, StatedHolder
 from support.asking import Asking
+from support.background_records import REQUEST
+from support.fake_session import make_inventory
 
 TOLD: dict[str, Any] = {
     "owner": "ben@b",
@@ -140,6 +145,23 @@ def test_a_node_that_was_lost_and_is_back_is_leased_again_before_it_is_measured(
     asyncio.run(leases.release())
     retake(leases, uut, back)
     assert (uut.ops()[2:], back.ops()[1:]) == (["lease.release"], []), "the batch is over"
+
+
+def test_a_trial_and_the_end_of_one_lease_what_is_back_again_and_end_if_another_was_faster():
+    """Before anything else is asked of the nodes: the rest of a session is not there."""
+    links = {name: Link(name) for name in ("src1", "uut", "snk1")}
+    leases = Leases("anna@a")
+    take(leases, *links.values())
+    leases.forget("snk1")
+    links["snk1"] = Link("snk1", AgentError("snk1", "ben@b has this node", code="lease_held", detail=TOLD))
+    order: Any = SimpleNamespace(request=REQUEST, repetition=1, repetitions=1, plan=None)
+    pool = SimpleNamespace(links=links, require=lambda names: links)
+    session: Any = SimpleNamespace(
+        inventory=make_inventory(), emit=lambda event: None, leases=leases, links=pool, _leases=leases, _pool=pool
+    )
+    for asked in (TrialRecorder.take(session, order), Session.renew_lease(session, 4.0)):
+        with pytest.raises(LeaseHeld, match="snk1: ben@b has this node"):
+            asyncio.run(asked)
 
 
 def test_others_are_known_as_long_as_they_hold():

@@ -95,6 +95,17 @@ async def test_a_refusal_arrives_with_its_detail_and_leaves_the_link_alone() -> 
     assert await asked(node, "capture.drain") == {"packets": 3}
 
 
+async def test_of_heartbeats_that_a_node_does_not_answer_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node may answer every other request for weeks."""
+    monkeypatch.setattr("labconsole.nodes.link.BEAT_S", 0.0)
+    node, _ = link({"ok": {}})
+    await node.keep_alive()
+    while node._last_id < 100:
+        await asyncio.sleep(0)
+    assert len(node._pending) == 1
+    node._session.end("the test is over")
+
+
 @pytest.mark.parametrize("failed", [["cannot remove lcb1"], 5, None])
 async def test_closing_takes_whatever_an_agent_says_of_it(failed: Any) -> None:
     node, dialled = link({"ok": {"failed": failed}})

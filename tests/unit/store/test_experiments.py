@@ -244,6 +244,16 @@ def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, caps
     assert "unreadable: " in (said := capsys.readouterr().out) and "1 record of kind lap" in said
 
 
+@pytest.mark.parametrize("plural", ["../laps", "searches", "runs", "calibrations", ""])
+def test_a_kind_whose_records_would_be_in_a_file_of_others_is_refused(tmp_path: Path, plural: str) -> None:
+    lap = LAP.replace('plural="laps"', f'plural="{plural}"')
+    with (
+        plugged_in(tmp_path / "site", "labconsole.kinds", {"lap": lap}),
+        pytest.raises(StoreError, match=f"plug-in lap cannot be used: its KIND has the plural '{plural}'; allowed"),
+    ):
+        record_kinds()
+
+
 def test_a_record_that_cannot_be_read_is_left_out_of_a_merge_and_named(
     tmp_path: Path, record: SearchRecord, capsys: pytest.CaptureFixture[str]
 ) -> None:

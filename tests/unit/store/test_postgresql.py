@@ -143,6 +143,28 @@ def test_what_is_no_table_is_refused(server_place, name, kind):
             open_store(server_place.url, write=write)
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (
+            "ALTER TABLE runs ALTER duration_s TYPE float8[] USING '{1}'",
+            "runs.duration_s is of type double precision[]",
+        ),
+        ("ALTER TABLE notes ADD more int8range", "notes.more is of type int8range"),
+        ("ALTER TABLE baselines ADD more text GENERATED ALWAYS AS (name || name) STORED", "baselines.more is computed"),
+        ("ALTER TABLE runs ALTER saved DROP IDENTITY, ALTER saved DROP NOT NULL", "runs.saved is not always there"),
+    ],
+)
+def test_columns_of_other_types_are_refused(server_place, capsys, change, found):
+    open_store(server_place.url).close()
+    server_place.execute(change)
+    for command in (["runs", "list", "--store", server_place.url], ["report", "--store", server_place.url]):
+        assert main(command) == 2
+        assert f"{server_place.name}: {found}; a run store keeps text, numbers, booleans and bytes there" in (
+            capsys.readouterr().err
+        )
+
+
 def test_a_series_that_is_too_long_stays_on_the_server(server_place, monkeypatch):
     with open_store(server_place.url) as store:
         store.save(sample_record(0), sample_series())
