@@ -12,10 +12,10 @@ from labconsole.errors import ConfigError, StoreError
 from labconsole.model.query import Query
 
 if TYPE_CHECKING:
-    from labconsole.report.changes import Changes
-    from labconsole.report.loading import SideSelection
-    from labconsole.report.occasion_loading import StoreContents
-    from labconsole.report.trends import PlanTrends, Trend
+    from labconsole.comparison.changes import Changes
+    from labconsole.comparison.loading import SideSelection
+    from labconsole.comparison.occasion_loading import StoreContents
+    from labconsole.comparison.trends import PlanTrends, Trend
     from labconsole.store.writing import RunStore
 
 
@@ -63,7 +63,7 @@ def open_side(opened: ExitStack, word: str, default_store: str | None, also: Seq
 
     ``opened`` closes what is opened. Raises ConfigError and StoreError.
     """
-    from labconsole.report.loading import select_side
+    from labconsole.comparison.loading import select_side
     from labconsole.report.request import ReportRequest
     from labconsole.store.open import open_store
 
@@ -114,9 +114,9 @@ def compare_sides(
 
     Raises ConfigError and StoreError.
     """
+    from labconsole.comparison.changes import find_changes
+    from labconsole.comparison.loading import load_sides
     from labconsole.experiments.kinds import load_measured_kinds
-    from labconsole.report.changes import find_changes
-    from labconsole.report.loading import load_sides
     from labconsole.report.request import parse_margin
 
     margin_ratio, kinds = parse_margin(margin), load_measured_kinds()
@@ -145,8 +145,8 @@ def load_plan_trends(
 
     Blocking. Raises ConfigError and StoreError.
     """
-    from labconsole.report.occasion_loading import load_occasions
-    from labconsole.report.trends import find_trends
+    from labconsole.comparison.occasion_loading import load_occasions
+    from labconsole.comparison.trends import find_trends
 
     everything = everything or _everything(store)
     found = load_occasions(plan, query, store, everything, on_unreadable=on_unreadable, tell=tell)
@@ -158,8 +158,8 @@ def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
 
     Blocking. Raises ConfigError and StoreError.
     """
-    from labconsole.report.occasion_loading import count_occasions
-    from labconsole.report.trends import PlanTrends
+    from labconsole.comparison.occasion_loading import count_occasions
+    from labconsole.comparison.trends import PlanTrends
 
     everything = _everything(store)
     plans = count_occasions(everything)
@@ -179,7 +179,7 @@ def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
 
 
 def _everything(store: RunStore) -> StoreContents:
+    from labconsole.comparison.occasion_loading import load_contents
     from labconsole.experiments.kinds import load_measured_kinds
-    from labconsole.report.occasion_loading import load_contents
 
     return load_contents(store, load_measured_kinds())

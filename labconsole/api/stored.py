@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from labconsole.comparison.changes import Changes
 from labconsole.contracts.report import Table
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.query import QueryError, parse_query
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import Report
-from labconsole.report.changes import Changes
 from labconsole.store.exporting import COLUMNS, ChosenRuns, Kind, row_values
 from labconsole.store.open import open_store as open_run_store
 from labconsole.store.writing import RunStore
@@ -212,14 +212,14 @@ class ComparedSides:
         return sanitize_line(f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>")
 
     def __str__(self) -> str:
-        from labconsole.report.change_tables import to_markdown
+        from labconsole.comparison.change_tables import to_markdown
 
         return "\n".join(to_markdown(self.made))
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what may and may not be concluded."""
-        from labconsole.report.change_tables import describe_changes
+        from labconsole.comparison.change_tables import describe_changes
 
         return tuple(describe_changes(self.made))
 

@@ -14,7 +14,7 @@ from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.kind import CrewTrialRef, ExperimentColumns, RecordKind
+from labconsole.model.record.kind import ExperimentColumns, GuestTrialRecord, RecordKind
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
@@ -78,7 +78,7 @@ class Examination:
                 self._found(record_id, wrong)
             if describe_unjudged is not None:
                 self.unjudged.update(describe_unjudged(record))
-        if hasattr(record, "set_up") and isinstance(getattr(record, "plan", None), CrewTrialRef):
+        if isinstance(record, GuestTrialRecord):
             for other_id, wrong in self._together.add_trial(kind, record):
                 self._found(other_id, wrong)
 

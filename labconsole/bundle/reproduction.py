@@ -19,14 +19,14 @@ from labconsole.experiments.units import report_units
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.kind import record_kinds
+from labconsole.model.record.kind import GuestTrialRecord, record_kinds
 from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.yaml_file import MAX_FILE_BYTES
 from labconsole.report.assembly import counts
 from labconsole.report.files import FORMATS, write_report
 from labconsole.report.loading import load_report
-from labconsole.report.planned_trials import TrialOfPlan, select_guest_trials
+from labconsole.report.planned_trials import select_guest_trials
 from labconsole.report.request import ReportRequest, parse_arguments
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_json
@@ -130,8 +130,8 @@ def _group_by_plan_hash(runs: Iterable[RunSummary]) -> dict[str | None, list[Run
     return found
 
 
-def _group_trials_by_plan_hash(trials: Iterable[TrialOfPlan]) -> dict[str | None, list[TrialOfPlan]]:
-    found: dict[str | None, list[TrialOfPlan]] = {}
+def _group_trials_by_plan_hash(trials: Iterable[GuestTrialRecord]) -> dict[str | None, list[GuestTrialRecord]]:
+    found: dict[str | None, list[GuestTrialRecord]] = {}
     for trial in trials:
         found.setdefault(trial.plan.plan_hash, []).append(trial)
     return found
@@ -169,7 +169,7 @@ def _points(plan: Plan, runs: Sequence[RunSummary], name: str, tell: Tell) -> No
                 tell(f"{run.run_id}  requested.{key}: at point {point} is {message}")
 
 
-def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tell: Tell) -> None:
+def _trials_of_guests(plan: Plan, records: Iterable[GuestTrialRecord], name: str, tell: Tell) -> None:
     """Check that every trial matches what its plan requests at its point."""
     for record in records:
         place = record.plan

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
+    from labconsole.comparison.trends import PlanTrends
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import Inventory
     from labconsole.model.query import Query
-    from labconsole.report.trends import PlanTrends
     from labconsole.store.writing import RunStore
 
 

@@ -12,7 +12,7 @@ from labconsole.cli.text.runs import run_row
 from labconsole.cli.text.searches import search_lines
 from labconsole.contracts.experiment import Stage, Step
 from labconsole.engine.crew_experiment import describe_refusals, drop_incomplete_blocks
-from labconsole.engine.execution.progress import Outcome, StepProgress, StepsEstimate, estimate_steps
+from labconsole.engine.execution.progress import Outcome, StepProgress, StepsEstimate, StepsOutcome, estimate_steps
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError
 from labconsole.experiments.kinds import PluginExperiment
@@ -21,7 +21,6 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.guest_kind import GuestKind, guest_kinds
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.search import SearchRecord
 from labconsole.report.trial_text import trial_id, trial_lines
 from labconsole.store.writing import RunStore
 
@@ -83,177 +82,179 @@ def exit_status(outcome: Outcome) -> int:
     return Aborted.exit_code if outcome.stopped else 0 if outcome.steps_complete else 1
 
 
-def describe_ending(outcome: Outcome) -> str:
+def describe_ending(stopped: bool, ended_by: str) -> str:
     """A short description of the ending."""
-    return "stopped" if outcome.cut_short else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
+    return "stopped" if stopped else f"ended because {ended_by}" if ended_by else "done"
 
 
-# -- guest trials ------------------------------------------------------------------------------------------------------
-# Trials of guests: their progress and outcome, and a dry run, for people or machines.
+def describe_repetition(progress: StepProgress) -> str | None:
+    """Why a step is repeated, by itself or with everything that its guests did, or None if it is not."""
+    if progress.broke:
+        return f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}"
+    return f"  invalid, so it will be repeated: {progress.again}" if progress.again else None
 
 
-def narrate_trial(kind: GuestKind, progress: StepProgress, *, as_json: bool) -> None:
-    """Report that a trial begins, has ended, or is repeated, by itself or with everything that its guests did."""
-    plan, record = progress.plan, progress.record
-    made: Any = record
-    head = {
-        "at": utc_timestamp(),
-        "plan": plan.name,
-        f"{kind.name}_number": progress.number,
-        kind.plural: progress.total,
-    }
-    if isinstance(record, kind.record.record):
-        if as_json:
-            print_json_line({"event": f"{kind.name}_finished", **head, kind.name: made.to_json()})
+# -- narrators ---------------------------------------------------------------------------------------------------------
+# Reports on a plan's steps, for people or machines: their progress, their outcome, and a dry run.
+
+
+class StepNarrator:
+    """Reports on the steps of a plan; on those of another package's experiments unless a kind of steps says more."""
+
+    noun, plural, refusal = "step", "steps", "not done"
+    numbers_trials = True
+    """Whether a trial of a step is reported with the step's number."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def narrate(self, progress: StepProgress) -> None:
+        """Report that a step begins, that one of its trials has ended, or that it has ended."""
+        plan, step = progress.plan.name, progress.step
+        head: dict[str, Any] = {"at": utc_timestamp(), "plan": plan}
+        numbers = {f"{self.noun}_number": progress.number, self.plural: progress.total}
+        if (run := progress.last) is not None:
+            if self._as_json:
+                trial_head = {**head, **numbers} if self.numbers_trials else head
+                print_json_line({"event": f"{self.noun}_trial", **trial_head, "run": run.to_json()})
+            else:
+                print_progress(run_row(run))
+        elif progress.record is not None:
+            if self._as_json:
+                found = self._result_json(step, progress.record)
+                print_json_line({"event": f"{self.noun}_finished", **head, **numbers, **found})
+            else:
+                print_lines(*self._result_lines(step, progress.record))
+        elif progress.warm_up:
+            if not self._as_json:
+                print_progress(f"warm-up of {step.request.platform}, background {step.request.background}: discarded")
+        elif self._as_json:
+            print_json_line({"event": f"{self.noun}_started", **head, **numbers, **self._request_json(step)})
         else:
-            print_lines(*trial_lines(kind, made))
-    elif progress.broke:
-        if as_json:
-            print_json_line({"event": "set_up_broke", **head, "why": progress.broke})
-        else:
-            print_progress(f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}")
-    elif progress.again:
-        if as_json:
-            print_json_line({"event": f"{kind.name}_taken_again", **head, "why": progress.again})
-        else:
-            print_progress(f"  invalid, so it will be repeated: {progress.again}")
-    elif as_json:
-        print_json_line({"event": f"{kind.name}_started", **head, "requested": progress.step.describe()})
-    else:
-        print_progress(f"{plan.name}: {kind.name} {progress.number} of {progress.total}: {progress.step.describe()}")
+            print_progress(f"{plan}: {self.noun} {progress.number} of {progress.total}: {step.describe()}")
 
-
-def narrate_trial_outcome(kind: GuestKind, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """Report how a plan's trials ended and return the exit status."""
-    steps = outcome.steps
-    failed: list[Any] = [record for record in steps.failed if isinstance(record, kind.record.record)]
-    status = exit_status(outcome)
-    if as_json:
-        print_json_line(
-            {
-                "event": f"{kind.plural}_finished",
-                "at": utc_timestamp(),
-                "plan": plan.name,
-                "taken": len(steps.made),
-                "verdicts": steps.verdicts,
-                "failed": [trial_id(kind, record) for record in failed],
-                "skipped": steps.skipped,
-                "to_retake": steps.to_retake,
-                "refused": steps.refused,
-                "stopped": outcome.cut_short,
-                "ended_by": outcome.ended_by or None,
-                "exit_status": status,
-            }
-        )
+    def narrate_outcome(self, plan: Plan, outcome: Outcome) -> int:
+        """Report how a plan's steps ended and return the exit status."""
+        steps, status = outcome.steps, exit_status(outcome)
+        if self._as_json:
+            head = {"event": f"{self.plural}_finished", "at": utc_timestamp(), "plan": plan.name}
+            ended = {"refused": steps.refused, "stopped": outcome.cut_short, "ended_by": outcome.ended_by or None}
+            print_json_line({**head, **self._count_json(steps), **ended, "exit_status": status})
+            return status
+        counts, *notes = self._count_lines(steps)
+        ending = describe_ending(outcome.cut_short, outcome.ended_by)
+        print_lines(f"{plan.name}: {self.plural} {ending}; {counts}", *notes)
+        print_lines(*(f"  {self.refusal}: {why}" for why in steps.refused), *self._failure_lines(steps))
         return status
-    counts = f" ({', '.join(f'{count} {word}' for word, count in steps.verdicts.items())})" if steps.verdicts else ""
-    ended = f"{plan.name}: {kind.plural} {describe_ending(outcome)}"
-    print_lines(f"{ended}; {len(steps.made)} measured{counts}, {steps.skipped} stored before")
-    if steps.to_retake:
-        print_lines(f"  of guests that failed: {steps.to_retake} of those measured, which will be repeated")
-    if steps.doubtful:
-        print_lines("  only valid ones enter a mean; --retake repeats the blocks of the others")
-    for why in steps.refused:
-        print_lines(f"  not measured: {why}")
-    for record in failed:
-        print_lines(f"  invalid: {trial_id(kind, record)} {kind.text.request(record)}: {record.failure}")
-    return status
+
+    def dry_run(
+        self, plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False, salt: str = ""
+    ) -> None:
+        """List the steps in their order, and their approximate duration."""
+        for kind in self._kinds(session):
+            left = find_remaining_steps(kind, plan, only, session, retake=retake, salt=salt)
+            for step in left.steps:
+                if self._as_json:
+                    head = {"event": self.noun, "plan": plan.name, "hash": step.hash}
+                    print_json_line({**head, **self._planned_json(step)})
+                else:
+                    print_lines(self._planned_line(step))
+            if not self._as_json:
+                print_lines(*self._remaining_lines(plan, left))
+            elif counts := self._remaining_json(left):
+                total = {"event": self.plural, "plan": plan.name, **counts, "total_s": left.reckoned.total_s}
+                print_json_line(total)
+
+    def _kinds(self, session: Testbed[RunStore]) -> Sequence[Kind[Any]]:
+        return [each for each in session.experiments if isinstance(each, PluginExperiment)]
+
+    def _request_json(self, step: Step) -> Mapping[str, Any]:
+        return {"step": step.describe()}
+
+    def _result_json(self, step: Step, record: Any) -> Mapping[str, Any]:
+        ended = {"hash": step.hash, "status": record.status, "failure": record.failure}
+        return {"step": step.describe(), **ended}
+
+    def _result_lines(self, step: Step, record: Any) -> Sequence[str]:
+        found = "; ".join(step.picture(record).found) if record.failure is None else record.failure
+        return [f"{step.describe()}: {found}"]
+
+    def _count_json(self, steps: StepsOutcome) -> Mapping[str, Any]:
+        return {"made": len(steps.made), "failed": len(steps.failed), "skipped": steps.skipped}
+
+    def _count_lines(self, steps: StepsOutcome) -> Sequence[str]:
+        """The numbers of a sentence, and notes on them."""
+        unfinished = f", {len(steps.failed)} of them not completed" if steps.failed else ""
+        return [f"{len(steps.made)} made{unfinished} by {steps.trials} trials, {steps.skipped} stored before"]
+
+    def _failure_lines(self, steps: StepsOutcome) -> Sequence[str]:
+        return ()
+
+    def _planned_json(self, step: Any) -> Mapping[str, Any]:
+        return self._request_json(step)
+
+    def _planned_line(self, step: Any) -> str:
+        description: str = step.describe()
+        return description
+
+    def _remaining_json(self, left: RemainingSteps[Any]) -> Mapping[str, Any]:
+        return {}
+
+    def _remaining_lines(self, plan: Plan, left: RemainingSteps[Any]) -> Sequence[str]:
+        duration = f"{left.reckoned.trials} trials or more, about {format_h_mm_ss(left.reckoned.total_s)}"
+        steps = f"{len(left.steps)} of {left.asked} steps to do ({left.stored} already stored)"
+        return [f"{plan.name}: {steps}, {duration}"] if left.asked else []
 
 
-def dry_run_guest_trials(
-    plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False, salt: str = ""
-) -> None:
-    """List the guest trials in their order, and their approximate duration."""
-    if plan.guests is None:
-        return
-    kind = guest_kinds()[plan.guests.kind]
-    left = find_remaining_steps(kind.experiment(session.store), plan, only, session, retake=retake, salt=salt)
-    for wanted in left.steps:
-        if as_json:
-            print_json_line(
-                {"event": kind.name, "plan": plan.name, "hash": wanted.hash, "requested": wanted.describe()}
-            )
-        else:
-            print_lines(f"{kind.name} {wanted.describe()}")
-    if as_json:
-        counts = {
-            kind.plural: left.asked,
-            "stored": left.stored,
-            "remaining": len(left.steps),
-            "refused": list(left.refused),
+class SearchNarrator(StepNarrator):
+    """Reports on the searches of a plan."""
+
+    noun, plural, refusal = "search", "searches", "not searched"
+    numbers_trials = False
+
+    def _kinds(self, session: Testbed[RunStore]) -> Sequence[Kind[Any]]:
+        return [LoadSearches(session.store)]
+
+    def _request_json(self, step: Step) -> Mapping[str, Any]:
+        return {"requested": _configuration(step.request)}
+
+    def _result_json(self, step: Step, record: Any) -> Mapping[str, Any]:
+        return {"search": record.to_json()}
+
+    def _result_lines(self, step: Step, record: Any) -> Sequence[str]:
+        return search_lines(record)
+
+    def _count_json(self, steps: StepsOutcome) -> Mapping[str, Any]:
+        failed: Sequence[Any] = steps.failed
+        return {
+            "made": len(steps.made),
+            "failed": [record.search_id for record in failed],
+            "skipped": steps.skipped,
+            "trials": steps.trials,
+            "redone": steps.redone,
         }
-        print_json_line({"event": kind.plural, "plan": plan.name, **counts, "total_s": left.reckoned.total_s})
-        return
-    print_lines(
-        f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to measure ({left.stored} already stored), "
-        f"about {format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {kind.assumed}"
-    )
-    print_lines(*(f"  cannot be measured: {why}" for why in left.refused))
 
+    def _count_lines(self, steps: StepsOutcome) -> Sequence[str]:
+        (counts,) = super()._count_lines(steps)
+        return [f"{counts}, {steps.redone} redone" if steps.redone else counts]
 
-# -- searches ----------------------------------------------------------------------------------------------------------
-# The searches of a replay: their progress and outcome, for people or machines, and a dry run.
+    def _planned_json(self, step: Any) -> Mapping[str, Any]:
+        wanted = {"goals": list(step.search.goals), "repetition": step.configuration.repetition}
+        return {**wanted, **_configuration(step.request)}
 
+    def _planned_line(self, step: Any) -> str:
+        return f"search {step.configuration.describe()}: {', '.join(step.search.goals)}"
 
-def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
-    """Report that a search begins, that one of its trials has ended, or that it has ended."""
-    plan, record = progress.plan, progress.record
-    if progress.last is not None:
-        if as_json:
-            print_json_line(
-                {"event": "search_trial", "at": utc_timestamp(), "plan": plan.name, "run": progress.last.to_json()}
-            )
-        else:
-            print_progress(run_row(progress.last))
-        return
-    head = {"at": utc_timestamp(), "plan": plan.name, "search_number": progress.number, "searches": progress.total}
-    if isinstance(record, SearchRecord):
-        if as_json:
-            print_json_line({"event": "search_finished", **head, "search": record.to_json()})
-        else:
-            print_lines(*search_lines(record))
-    elif progress.warm_up:
-        if not as_json:
-            request = progress.step.request
-            print_progress(f"warm-up of {request.platform}, background {request.background}: discarded")
-    elif as_json:
-        print_json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
-    else:
-        description = progress.step.describe()
-        print_progress(f"{plan.name}: search {progress.number} of {progress.total}: {description}")
+    def _remaining_json(self, left: RemainingSteps[Any]) -> Mapping[str, Any]:
+        counts = {"searches": left.asked, "stored": left.stored, "remaining": len(left.steps)}
+        return {**counts, "trials": left.reckoned.trials}
 
-
-def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """Report how a plan's searches ended and return the exit status."""
-    steps = outcome.steps
-    failed = [record for record in steps.failed if isinstance(record, SearchRecord)]
-    status = exit_status(outcome)
-    if as_json:
-        print_json_line(
-            {
-                "event": "searches_finished",
-                "at": utc_timestamp(),
-                "plan": plan.name,
-                "made": len(steps.made),
-                "failed": [record.search_id for record in failed],
-                "skipped": steps.skipped,
-                "trials": steps.trials,
-                "redone": steps.redone,
-                "refused": steps.refused,
-                "stopped": outcome.cut_short,
-                "ended_by": outcome.ended_by or None,
-                "exit_status": status,
-            }
-        )
-        return status
-    unfinished = f", {len(failed)} of them not completed" if failed else ""
-    print_lines(
-        f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} "
-        f"trials, {steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
-    )
-    for why in steps.refused:
-        print_lines(f"  not searched: {why}")
-    return status
+    def _remaining_lines(self, plan: Plan, left: RemainingSteps[Any]) -> Sequence[str]:
+        return [
+            f"{plan.name}: {len(left.steps)} of {left.asked} {'search' if left.asked == 1 else 'searches'} to make "
+            f"({left.stored} already stored), {left.reckoned.trials} trials or more, "
+            f"about {format_h_mm_ss(left.reckoned.total_s)} on platforms that behave"
+        ]
 
 
 def _configuration(point: DesignPoint) -> dict[str, Any]:
@@ -265,120 +266,79 @@ def _configuration(point: DesignPoint) -> dict[str, Any]:
     }
 
 
-def dry_run_searches(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """Print the searches that would run, and their duration on well-behaved units."""
-    if plan.search is None:
-        return
-    left = find_remaining_steps(LoadSearches(session.store), plan, only, session)
-    for wanted in left.steps:
-        if as_json:
-            print_json_line(
-                {
-                    "event": "search",
-                    "plan": plan.name,
-                    "hash": wanted.hash,
-                    "goals": list(wanted.search.goals),
-                    "repetition": wanted.configuration.repetition,
-                    **_configuration(wanted.request),
-                }
-            )
+class GuestTrialNarrator(StepNarrator):
+    """Reports on the trials of guests of a plan. Its steps are its trials, so they are repeated."""
+
+    refusal = "not measured"
+
+    def __init__(self, kind: GuestKind, *, as_json: bool) -> None:
+        super().__init__(as_json=as_json)
+        self._kind, self.noun, self.plural = kind, kind.name, kind.plural
+
+    def narrate(self, progress: StepProgress) -> None:
+        """Report that a trial begins, has ended, or is repeated, by itself or with everything that its guests did."""
+        why = describe_repetition(progress)
+        if why is None:
+            super().narrate(progress)
+        elif self._as_json:
+            head = {"at": utc_timestamp(), "plan": progress.plan.name, f"{self.noun}_number": progress.number}
+            event = "set_up_broke" if progress.broke else f"{self.noun}_taken_again"
+            why = progress.broke or progress.again
+            print_json_line({"event": event, **head, self.plural: progress.total, "why": why})
         else:
-            print_lines(f"search {wanted.configuration.describe()}: {', '.join(wanted.search.goals)}")
-    if as_json:
-        print_json_line(
-            {
-                "event": "searches",
-                "plan": plan.name,
-                "searches": left.asked,
-                "stored": left.stored,
-                "remaining": len(left.steps),
-                "trials": left.reckoned.trials,
-                "total_s": left.reckoned.total_s,
-            }
-        )
-        return
-    print_lines(
-        f"{plan.name}: {len(left.steps)} of {left.asked} {'search' if left.asked == 1 else 'searches'} to make "
-        f"({left.stored} already stored), "
-        f"{left.reckoned.trials} trials or more, about {format_h_mm_ss(left.reckoned.total_s)} on platforms that behave"
-    )
+            print_progress(why)
+
+    def _kinds(self, session: Testbed[RunStore]) -> Sequence[Kind[Any]]:
+        return [self._kind.experiment(session.store)]
+
+    def _request_json(self, step: Step) -> Mapping[str, Any]:
+        return {"requested": step.describe()}
+
+    def _result_json(self, step: Step, record: Any) -> Mapping[str, Any]:
+        return {self.noun: record.to_json()}
+
+    def _result_lines(self, step: Step, record: Any) -> Sequence[str]:
+        return trial_lines(self._kind, record)
+
+    def _count_json(self, steps: StepsOutcome) -> Mapping[str, Any]:
+        return {
+            "taken": len(steps.made),
+            "verdicts": steps.verdicts,
+            "failed": [trial_id(self._kind, record) for record in steps.failed],
+            "skipped": steps.skipped,
+            "to_retake": steps.to_retake,
+        }
+
+    def _count_lines(self, steps: StepsOutcome) -> Sequence[str]:
+        verdicts = ", ".join(f"{count} {word}" for word, count in steps.verdicts.items())
+        counts = f"{len(steps.made)} measured{f' ({verdicts})' if verdicts else ''}, {steps.skipped} stored before"
+        retaken = f"  of guests that failed: {steps.to_retake} of those measured, which will be repeated"
+        doubtful = "  only valid ones enter a mean; --retake repeats the blocks of the others"
+        return [counts, *([retaken] if steps.to_retake else []), *([doubtful] if steps.doubtful else [])]
+
+    def _failure_lines(self, steps: StepsOutcome) -> Sequence[str]:
+        request = self._kind.text.request
+        return [f"  invalid: {trial_id(self._kind, each)} {request(each)}: {each.failure}" for each in steps.failed]
+
+    def _planned_line(self, step: Any) -> str:
+        return f"{self.noun} {step.describe()}"
+
+    def _remaining_json(self, left: RemainingSteps[Any]) -> Mapping[str, Any]:
+        counts = {self.plural: left.asked, "stored": left.stored, "remaining": len(left.steps)}
+        return {**counts, "refused": list(left.refused)}
+
+    def _remaining_lines(self, plan: Plan, left: RemainingSteps[Any]) -> Sequence[str]:
+        return [
+            f"{plan.name}: {len(left.steps)} of {left.asked} {self.plural} to measure ({left.stored} already stored), "
+            f"about {format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {self._kind.assumed}",
+            *(f"  cannot be measured: {why}" for why in left.refused),
+        ]
 
 
-# -- plug-ins' steps ---------------------------------------------------------------------------------------------------
-# Steps of other packages' experiments in a replay: their progress and outcome, and a dry run.
-
-
-def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
-    """Report that a step begins, that one of its trials has ended, or that it has ended."""
-    plan, record = progress.plan, progress.record
-    head = {"at": utc_timestamp(), "plan": plan.name, "step_number": progress.number, "steps": progress.total}
-    if progress.last is not None:
-        if as_json:
-            print_json_line({"event": "step_trial", **head, "run": progress.last.to_json()})
-        else:
-            print_progress(run_row(progress.last))
-        return
-    description = progress.step.describe()
-    if record is not None:
-        if as_json:
-            ended = {"hash": progress.step.hash, "status": record.status, "failure": record.failure}
-            print_json_line({"event": "step_finished", **head, "step": description, **ended})
-        else:
-            found = progress.step.picture(record).found
-            print_lines(f"{description}: {'; '.join(found) if record.failure is None else record.failure}")
-    elif progress.warm_up:
-        if not as_json:
-            request = progress.step.request
-            print_progress(f"warm-up of {request.platform}, background {request.background}: discarded")
-    elif as_json:
-        print_json_line({"event": "step_started", **head, "step": description})
-    else:
-        print_progress(f"{plan.name}: step {progress.number} of {progress.total}: {description}")
-
-
-def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """Report how a plan's steps of this kind ended and return its exit status."""
-    steps, status = outcome.steps, exit_status(outcome)
-    if as_json:
-        ended = {"made": len(steps.made), "failed": len(steps.failed), "skipped": steps.skipped}
-        more = {"refused": steps.refused, "stopped": outcome.cut_short, "ended_by": outcome.ended_by or None}
-        print_json_line(
-            {
-                "event": "steps_finished",
-                "at": utc_timestamp(),
-                "plan": plan.name,
-                **ended,
-                **more,
-                "exit_status": status,
-            }
-        )
-        return status
-    unfinished = f", {len(steps.failed)} of them not completed" if steps.failed else ""
-    print_lines(
-        f"{plan.name}: steps {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
-        f"{steps.skipped} stored before"
-    )
-    for why in steps.refused:
-        print_lines(f"  not done: {why}")
-    return status
-
-
-def dry_run_plugin_steps(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """Print the steps that would run, and their duration on well-behaved units."""
-    if not plan.experiments:
-        return
-    for experiment in session.experiments:
-        if not isinstance(experiment, PluginExperiment):
-            continue
-        left = find_remaining_steps(experiment, plan, only, session)
-        for step in left.steps:
-            description = step.describe()
-            if as_json:
-                print_json_line({"event": "step", "plan": plan.name, "hash": step.hash, "step": description})
-            else:
-                print_lines(description)
-        if left.asked and not as_json:
-            print_lines(
-                f"{plan.name}: {len(left.steps)} of {left.asked} steps to do ({left.stored} already stored), "
-                f"{left.reckoned.trials} trials or more, about {format_h_mm_ss(left.reckoned.total_s)}"
-            )
+def find_narrator(plan: Plan, *, as_json: bool) -> StepNarrator | None:
+    """The narrator of a plan's steps, or None if it has no steps."""
+    if plan.guests is not None:
+        return GuestTrialNarrator(guest_kinds()[plan.guests.kind], as_json=as_json)
+    if plan.experiments:
+        return StepNarrator(as_json=as_json)
+    return SearchNarrator(as_json=as_json) if plan.search is not None else None

@@ -98,6 +98,22 @@ class MeasuredTrial:
     margin_ratio: float | None = None
     run_ids: Sequence[str] = ()
 
+    # Filters test these fields under the names that runs have them.
+
+    @property
+    def platform(self) -> str:
+        return str(self.factors["platform"])
+
+    @property
+    def uut_kernel(self) -> str:
+        """The kernel of the unit under test, or "" if unknown."""
+        return self.conditions.get("kernel") or ""
+
+    @property
+    def hypervisor(self) -> str:
+        """The hypervisor with its version, or "" if unknown."""
+        return self.conditions.get("hypervisor") or ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredKind:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
+from labconsole.comparison.effects import LOSS_UNKNOWN
 from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.engine.execution.advice import APART, Dimension, dimension, seconds_between
 from labconsole.errors import MeasurementError
@@ -33,7 +34,6 @@ from labconsole.measure.statistics.components import (
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of
 from labconsole.model.plan.plan import Plan
-from labconsole.report.compared_effect import LOSS_UNKNOWN
 
 CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
 """The changes for which the advice gives the number of set-ups that show them."""

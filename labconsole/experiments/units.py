@@ -9,11 +9,11 @@ from pkgutil import iter_modules
 from typing import Any
 
 from labconsole import experiments, plugins
+from labconsole.comparison.trend_tables import build_trend_units
 from labconsole.contracts.report import Figure, ReportUnit
 from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.report.assembly import build_figures
 from labconsole.report.material import Material, Unit
-from labconsole.report.trend_tables import build_trend_units
 
 ENTRY_POINT_GROUP = "units"
 """The group of plug-ins' entry points: modules with ``UNITS``."""

@@ -18,8 +18,8 @@ from labconsole.measure.statistics.effects import (
 )
 from labconsole.measure.statistics.regression import LineInBlocks, line_in_blocks
 from labconsole.measure.statistics.set_ups import set_up_means
-from labconsole.model.record.kind import CrewTrialRef
-from labconsole.model.record.run import Verdict, format_hypervisor, read_conditions
+from labconsole.model.record.kind import GuestTrialRecord
+from labconsole.model.record.run import format_hypervisor, read_conditions
 
 # -- paired blocks -----------------------------------------------------------------------------------------------------
 # The common part of summarizing job trials and boot trials: which enter, and which may be compared.
@@ -40,59 +40,21 @@ def sort_key(key: object) -> tuple[object, ...]:
     return (1, *map(sort_key, key)) if isinstance(key, tuple) else (1, key)
 
 
-class TimekeeperNode(Protocol):
-    """A record's entry on the node that is not the unit under test."""
-
-    @property
-    def node(self) -> str: ...
-
-
-class RequestedTrial(Hashable, Protocol):
-    """The request of a trial."""
-
-    @property
-    def platform(self) -> str: ...
-
-
-class TrialOfGuests(Protocol):
-    """The common fields of guest trials' records."""
-
-    @property
-    def testbed_fingerprint(self) -> str: ...
-    @property
-    def started_at(self) -> str: ...
-    @property
-    def plan(self) -> CrewTrialRef: ...
-    @property
-    def requested(self) -> RequestedTrial: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def timekeeper(self) -> TimekeeperNode | None: ...
-    @property
-    def environment(self) -> Mapping[str, Any]: ...
-    @property
-    def attestation(self) -> Mapping[str, Any]: ...
-
-
-class WithVerdict(Protocol):
-    """A record with a verdict."""
-
-    @property
-    def verdict(self) -> Verdict: ...
-
-
-def find_exclusion_code(codes: Collection[str], trials: Iterable[WithVerdict]) -> str | None:
+def find_exclusion_code(codes: Collection[str], trials: Iterable[GuestTrialRecord]) -> str | None:
     """The first of these codes among the reasons of these trials, which do not enter, or None."""
     seen = {each.code for trial in trials for each in trial.verdict.reasons}
     return next((code for code in codes if code in seen), None)
 
 
-class PointOfHypervisor(Protocol):
-    """A point, a named tuple, that differs by hypervisor."""
+class PointOfGuests(Protocol):
+    """A point of a summary, a named tuple: a kind's factors, on a platform of one testbed, kernel and hypervisor."""
 
     @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
     def platform(self) -> str: ...
+    @property
+    def kernel(self) -> str: ...
     @property
     def hypervisor(self) -> str: ...
 
@@ -107,8 +69,8 @@ class Repeatable(Protocol):
 
 
 S = TypeVar("S", bound=Repeatable)
-T = TypeVar("T", bound=TrialOfGuests)
-K = TypeVar("K", bound=PointOfHypervisor)
+T = TypeVar("T", bound=GuestTrialRecord)
+K = TypeVar("K", bound=PointOfGuests)
 
 
 def newest_trials(every: Iterable[T]) -> list[T]:
@@ -126,25 +88,34 @@ def select_newest_per_place(every: Iterable[S], place: Callable[[S], Hashable]) 
     return list(found.values())
 
 
-def uut_facts(record: TrialOfGuests) -> Mapping[str, Any]:
+def uut_facts(record: GuestTrialRecord) -> Mapping[str, Any]:
     """The unit under test's facts about itself.
 
     They are from the node that the record names as such, or else from the node that is not the timekeeper.
     """
-    keeper = None if record.timekeeper is None else record.timekeeper.node
     nodes, uut = record.environment.get("nodes", {}), record.environment.get("uut")
     if isinstance(nodes, dict) and isinstance(uut, str):
         nodes = {uut: nodes.get(uut)}
     for name, node in nodes.items() if isinstance(nodes, dict) else ():
         facts = node.get("facts") if isinstance(node, dict) else None
-        if name != keeper and isinstance(facts, dict):
+        if name != record.timekeeper_node and isinstance(facts, dict):
             return facts
     return {}
 
 
-def uut_kernel(record: TrialOfGuests) -> str:
+def uut_kernel(record: GuestTrialRecord) -> str:
     """The kernel of the unit under test, or "" if unknown."""
     return str(uut_facts(record).get("kernel", ""))
+
+
+def build_point_key(kind: Callable[..., K], record: GuestTrialRecord, **own: Any) -> K:
+    """The point that a trial belongs to: what its request has of the ``kind``'s fields, its testbed, kernel and
+    hypervisor, and the kind's ``own`` fields.
+    """
+    names: Sequence[str] = cast("Any", kind)._fields
+    asked = {name: getattr(record.requested, name) for name in names if hasattr(record.requested, name)}
+    environment = {"kernel": uut_kernel(record), "hypervisor": hypervisor(record)}
+    return kind(**{**asked, "testbed_fingerprint": record.testbed_fingerprint, **environment, **own})
 
 
 def assign_points(
@@ -422,22 +393,8 @@ UNDER_XEN: Final = f" under {XEN}"
 MAYBE_UNDER_XEN: Final = f"{UNDER_XEN} or beside"
 """For guests of the operator's own tools, which may be Xen's."""
 
-H = TypeVar("H", bound=PointOfHypervisor)
 
-
-class NamedPoint(PointOfHypervisor, Protocol):
-    """A point of a summary, a named tuple, whose name distinguishes it from points of other kernels and testbeds."""
-
-    @property
-    def testbed_fingerprint(self) -> str: ...
-    @property
-    def kernel(self) -> str | None: ...
-
-
-N = TypeVar("N", bound=NamedPoint)
-
-
-def hypervisor(record: TrialOfGuests) -> str:
+def hypervisor(record: GuestTrialRecord) -> str:
     """The driver, with the versions of what runs the guests and of their images, or "" if it is not known.
 
     For guests in the UUT's own kernel, also the hypervisor below that kernel.
@@ -446,7 +403,7 @@ def hypervisor(record: TrialOfGuests) -> str:
     return described + _outer_hypervisor(record)
 
 
-def _outer_hypervisor(record: TrialOfGuests) -> str:
+def _outer_hypervisor(record: GuestTrialRecord) -> str:
     """Description of the hypervisor below the kernel that contains or starts the guests, or "".
 
     It is "" if there is none, or if the guests are that hypervisor's own guests.
@@ -461,7 +418,7 @@ def _outer_hypervisor(record: TrialOfGuests) -> str:
     return MAYBE_UNDER_XEN if driver == "command" else UNDER_XEN
 
 
-def find_outer_hypervisor(key: PointOfHypervisor) -> str:
+def find_outer_hypervisor(key: PointOfGuests) -> str:
     """The hypervisor below the kernel from which a point was measured, or "" if it reports none.
 
     As Xen's first domain a host is bare for guests in its own kernel, but not for Xen's guests.
@@ -469,7 +426,7 @@ def find_outer_hypervisor(key: PointOfHypervisor) -> str:
     return next((each.strip() for each in (MAYBE_UNDER_XEN, UNDER_XEN) if key.hypervisor.endswith(each)), "")
 
 
-def disambiguate_hypervisor(key: H, keys: Iterable[H]) -> list[str]:
+def disambiguate_hypervisor(key: K, keys: Iterable[K]) -> list[str]:
     """Texts that distinguish a platform from the same one with another hypervisor among ``keys``, or on bare
     hardware.
     """
@@ -478,22 +435,22 @@ def disambiguate_hypervisor(key: H, keys: Iterable[H]) -> list[str]:
     return [under] if (under := find_outer_hypervisor(key)) else []
 
 
-def find_varying_fields(keys: Iterable[H], templates: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def find_varying_fields(keys: Iterable[K], templates: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The fields, with their templates, in which the points differ."""
     every = set(keys)
     return [(name, template) for name, template in templates if len({getattr(key, name) for key in every}) > 1]
 
 
 def name_platforms(
-    keys: Iterable[N], testbeds: Mapping[str, str], details: Callable[[N], Iterable[str]]
-) -> dict[N, tuple[str, ...]]:
+    keys: Iterable[K], testbeds: Mapping[str, str], details: Callable[[K], Iterable[str]]
+) -> dict[K, tuple[str, ...]]:
     """Each point's platform followed by what distinguishes it from the others, as parts of a name.
 
     ``testbeds``: fingerprint to name. ``details``: the kind's own parts.
     """
     every = list(dict.fromkeys(keys))
     kernels, fingerprints = {key.kernel for key in every}, {key.testbed_fingerprint for key in every}
-    by_platform: dict[str, list[N]] = {}
+    by_platform: dict[str, list[K]] = {}
     hypervisors: dict[str, set[str]] = {}
     for key in every:
         same = hypervisors.setdefault(key.platform, set())
@@ -512,7 +469,7 @@ def name_platforms(
     }
 
 
-def describe_outer_hypervisors(keys: Iterable[PointOfHypervisor]) -> str:
+def describe_outer_hypervisors(keys: Iterable[PointOfGuests]) -> str:
     """A sentence on trials that are compared only with each other, or "" if there are none."""
     platforms = list(dict.fromkeys(key.platform for key in keys if find_outer_hypervisor(key)))
     if not platforms:

@@ -1,13 +1,16 @@
-"""Operator, time and run id, in the form that records use."""
+"""Operator, time, run id and hashes, in the form that records use."""
 
 from __future__ import annotations
 
 import getpass
+import hashlib
+import json
 import os
 import re
 import secrets
 import socket
 from datetime import UTC, datetime
+from typing import Any
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """Valid run ids. They arrive with imported files and become file names: no slash, no leading dot."""
@@ -18,6 +21,11 @@ def new_run_id(now: datetime) -> str:
     if now.tzinfo is None:
         raise ValueError("a run id needs a time with a time zone")
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def content_hash(meaning: Any) -> str:
+    """16 hexadecimal digits of what something means, as JSON. By them its records are found again."""
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def utc_now() -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
 from labconsole.model.generator import known_generator
 from labconsole.model.generator_names import BUILT_IN
+from labconsole.model.identity import content_hash
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.yaml_file import find_line, key_text, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
@@ -256,7 +255,7 @@ class Inventory(StrictModel):
             meaning["injected"] = self.injected
         if self.generators:
             meaning["generators"] = self.generators
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+        return content_hash(meaning)
 
 
 for _section, _model in ((None, Inventory), ("nodes", Node), ("streams", Stream), ("defaults", Defaults)):

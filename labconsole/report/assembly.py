@@ -26,7 +26,7 @@ from labconsole.report.planned_trials import PlannedTrials, select_guest_trials
 from labconsole.report.points import platform_order
 from labconsole.report.reference import PaperTables, match_platforms
 from labconsole.report.request import Selection
-from labconsole.report.sample import Coverage, RunSample, describe_missing, select_sample
+from labconsole.report.sample import RunCoverage, RunSample, describe_missing, select_sample
 from labconsole.report.tables import check_table
 from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, check_count, check_number, check_text
 
@@ -75,7 +75,7 @@ def assemble_report(
     units: Sequence[Unit],
     *,
     selection: Selection | None = None,
-    found: Sequence[Coverage] = (),
+    found: Sequence[RunCoverage] = (),
     planned: Sequence[PlannedTrials] = (),
     reference: PaperTables | None = None,
     names: Mapping[str, str] | None = None,

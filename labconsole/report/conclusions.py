@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from labconsole.measure.paired_blocks import newest_trials
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.model.plan.file import CLAIMS
+from labconsole.model.record.kind import GuestTrialRecord
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.formatting import format_noun_count, format_number
-from labconsole.report.planned_trials import TrialOfPlan, is_included
+from labconsole.report.planned_trials import is_included
 from labconsole.report.request import Selection
-from labconsole.report.sample import PlannedCounts, describe_missing
+from labconsole.report.sample import Coverage, describe_missing
 
 ONE_SET_UP = (
     "One set-up: every platform was set up once, and its trials say nothing about how much another set-up would "
@@ -23,11 +24,11 @@ ONE_SET_UP = (
 
 def draw_conclusions(
     made: Evaluation,
-    found: Sequence[PlannedCounts],
+    found: Sequence[Coverage],
     selection: Selection,
     *,
     unreadable: Sequence[str] = (),
-    trials: Sequence[TrialOfPlan] | None = None,
+    trials: Sequence[GuestTrialRecord] | None = None,
     judged: Sequence[str] = (),
 ) -> list[str]:
     """Sentences, most important first. ``unreadable``: runs of which only the store's columns are readable. ``trials``:
@@ -56,7 +57,7 @@ def draw_conclusions(
     return sentences + _missing(found)
 
 
-def _describe_guest_trials(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
+def _describe_guest_trials(trials: Sequence[GuestTrialRecord], family: Family) -> list[str]:
     entered = [trial for trial in newest_trials(trials) if is_included(trial)]
     if not entered:
         return ["No trial enters a mean."] if trials else []
@@ -75,7 +76,7 @@ def _describe_guest_trials(trials: Sequence[TrialOfPlan], family: Family) -> lis
     return sentences
 
 
-def _missing(found: Sequence[PlannedCounts]) -> list[str]:
+def _missing(found: Sequence[Coverage]) -> list[str]:
     missing = describe_missing(found)
     return [f"Missing of what was planned: {'; '.join(missing)}."] if missing else []
 

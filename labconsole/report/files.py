@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 from labconsole.contracts.report import Table
 from labconsole.errors import ConfigError
 from labconsole.measure.paired_blocks import newest_trials
-from labconsole.model.record.kind import ExperimentColumns, ExperimentRecord, RecordKind, record_kinds
+from labconsole.model.record.kind import ExperimentColumns, ExperimentRecord, GuestTrialRecord, RecordKind, record_kinds
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.assembly import Report
 from labconsole.report.figure_drawing import FORMATS as DRAWN
 from labconsole.report.figure_drawing import draw_figure, require_matplotlib
 from labconsole.report.page import render_page, require_jinja
-from labconsole.report.planned_trials import TrialOfPlan, is_included, select_guest_trials
+from labconsole.report.planned_trials import is_included, select_guest_trials
 from labconsole.report.table_builder import TableColumn, build_table, csv_column
 from labconsole.report.tables import to_csv, to_latex, to_markdown
 from labconsole.text.sanitize import sanitize_cell
@@ -34,7 +34,7 @@ class TrialRow(NamedTuple):
     kind: RecordKind[Any]
     columns: ExperimentColumns
     record: ExperimentRecord
-    trial: TrialOfPlan
+    trial: GuestTrialRecord
     plain: Mapping[str, Any]
     why_not: str
 

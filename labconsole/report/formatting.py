@@ -13,7 +13,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
 from labconsole.model.record.annotations import PlanNote
 from labconsole.report.points import DEDICATED, IDLE, MaximumReading, PointSummary, Setting
-from labconsole.report.sample import Coverage
+from labconsole.report.sample import RunCoverage
 
 # -- formatting --------------------------------------------------------------------------------------------------------
 # Formatting of numbers, intervals, losses, sizes and settings in reports.
@@ -171,7 +171,7 @@ def format_design_point(point: DesignPointLike) -> str:
     return f"{point.platform}, {format_frame_size(point.frame)}, {point.sources} × {target}{unit}{background}"
 
 
-def target_cell(of: PointSummary | Coverage) -> Cell:
+def target_cell(of: PointSummary | RunCoverage) -> Cell:
     """The target per source in bits per second, or max."""
     return "max" if of.target_bps is None else of.target_bps
 

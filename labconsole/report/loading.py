@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Final, NamedTuple
 
-from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.errors import ConfigError, StoreError
-from labconsole.measure.admission import Admission, admit
+from labconsole.measure.admission import admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
-from labconsole.model.query import Query, parse_query
-from labconsole.model.record.annotations import Baseline, PlanNote, plan_notes
+from labconsole.model.query import Query
+from labconsole.model.record.annotations import PlanNote, plan_notes
 from labconsole.model.record.kind import ExperimentRecord, record_kinds
 from labconsole.model.record.run import FORMAT
 from labconsole.model.record.search import SEARCH, SearchRecord
 from labconsole.model.record.summary import RunFilter, RunSummary
 from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, assemble_report, collect_claims
-from labconsole.report.changes import Side
-from labconsole.report.compared_effect import select_newest
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Unit
-from labconsole.report.occasions import add_trials_to_digest, count_planned_and_missing
 from labconsole.report.planned_trials import (
     TRIAL_FIELDS,
     collect_plan_names,
@@ -41,77 +35,6 @@ from labconsole.report.request import ReportRequest, Selection, check_pool, pars
 from labconsole.report.sample import FilePoint, RunSample, derive_coverage, select_sample
 from labconsole.store.records import json_object, parse_record
 from labconsole.store.writing import RunStore
-
-# -- trial loading -----------------------------------------------------------------------------------------------------
-# Loads the trials of a side of a comparison that are not runs, and selects them as its runs are.
-
-FILTER_FIELDS: Final = {
-    "testbed": "testbed",
-    "testbed_fingerprint": "testbed_fingerprint",
-    "plan_name": "plan_name",
-    "plan_hash": "hash",
-}
-"""Fields of the store's filter that such trials have, in addition to platform and time."""
-
-
-def load_selected_trials(
-    store: RunStore,
-    where: RunFilter,
-    query: Query,
-    kinds: Iterable[MeasuredKind],
-    stored: Sequence[RunSummary],
-    selected: Set[str],
-) -> tuple[MeasuredTrial, ...]:
-    """``stored``: every run of the store. ``selected``: the ids of those that a filter selects."""
-    meant = select_trials(load_trials(store, kinds, stored), query, selected)
-    return tuple(select_newest(trial for trial in meant if _matches(trial, where)))
-
-
-def load_trials(store: RunStore, kinds: Iterable[MeasuredKind], stored: Sequence[RunSummary]) -> list[MeasuredTrial]:
-    """All trials of these kinds. ``stored``: every run of the store."""
-    runs = {run.run_id: run for run in stored}
-    return [trial for kind in kinds for trial in kind.trials(store.experiments(kind.kind), runs)]
-
-
-def select_trials(trials: Iterable[MeasuredTrial], query: Query, selected: Set[str]) -> list[MeasuredTrial]:
-    """A filter selects a search if it selects one of its trials. Trials without runs are tested by the fields that they
-    share with runs (``TRIAL_FIELDS``), or else not selected.
-    """
-    by_others = any(term.field not in TRIAL_FIELDS for term in query.terms)
-    tests = [term.test() for term in query.terms]
-    chosen = []
-    for trial in trials:
-        if trial.run_ids and query.terms:
-            if selected.isdisjoint(trial.run_ids):
-                continue
-        elif query.terms and (by_others or not all(test(_build_filterable(trial)) for test in tests)):
-            continue
-        chosen.append(trial)
-    return chosen
-
-
-def _matches(trial: MeasuredTrial, where: RunFilter) -> bool:
-    wishes = [(getattr(where, name), getattr(trial, own)) for name, own in FILTER_FIELDS.items()]
-    wishes.append((where.platform, trial.factors["platform"]))
-    for wanted, has in wishes:
-        if wanted is not None and has not in ([wanted] if isinstance(wanted, str) else wanted):
-            return False
-    return where.until is None or trial.started_at < where.until
-
-
-def _build_filterable(trial: MeasuredTrial) -> SimpleNamespace:
-    return SimpleNamespace(
-        platform=trial.factors["platform"],
-        testbed=trial.testbed,
-        testbed_fingerprint=trial.testbed_fingerprint,
-        emulated=trial.emulated,
-        plan_name=trial.plan_name,
-        uut_kernel=trial.conditions.get("kernel") or "",
-        hypervisor=trial.conditions.get("hypervisor") or "",
-    )
-
-
-# -- loading -----------------------------------------------------------------------------------------------------------
 
 MAX_PLATFORMS, MAX_PLATFORM_VERSIONS = 200, 500
 """Platforms of one report, and combinations of a platform with a kernel and a hypervisor: all pairs are compared."""
@@ -136,7 +59,7 @@ def load_report(
     reference = load_reference(request.reference) if request.reference else None
     names = _parse_reference_map(request.reference_map, has_reference=reference is not None)
     plans = {path: load_plan(path) for path in request.plan_files}
-    query, where = parse_filter(request.filter), _filter(request, plans.values())
+    query, where = parse_filter(request.filter), build_run_filter(request, plans.values())
     stored = store.list()
     of_options = stored if where == RunFilter() else store.list(where)
     selection = _selection(request, query, of_options)
@@ -144,10 +67,10 @@ def load_report(
     also = [key for plan in plans.values() for key in outside(plan, store)]
     experiments = _experiments(store, replace(where, plan_hash=[*(where.plan_hash or ()), *also] or None), query)
     if not meant and not any(experiments.values()):
-        raise _no_runs(stored, store, place, by_file=bool(plans))
+        raise build_selection_error(stored, store, place, by_file=bool(plans))
     _refuse_many_platforms(meant, experiments)
     kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
-    digest = _digest(store, where, kept, on_unreadable)
+    digest = digest_records(store, where, kept, on_unreadable)
     units, p_values, failures = collect_claims(units, experiments, reference, names)
     made = evaluate(
         kept.entered,
@@ -192,117 +115,6 @@ def _refuse_many_platforms(meant: Sequence[RunSummary], experiments: Mapping[str
             )
 
 
-class SideSelection(NamedTuple):
-    """Runs of a store, to be compared with others. ``words``: the user's name for them. ``place``: the store's name.
-    ``query``: tests of factors and conditions alone, applied to the runs that ``where`` selects. ``trials``: filter of
-    trials that are not runs, if ``where`` does not cover them.
-    """
-
-    words: str
-    place: str
-    store: RunStore
-    where: RunFilter
-    query: Query
-    trials: RunFilter | None = None
-
-
-@of_elsewhere()
-def select_side(request: ReportRequest, store: RunStore, *, place: str, words: str) -> SideSelection:
-    """Select the runs of a request. Raises ConfigError if it chooses by outcome."""
-    query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])
-    require_free(query, store.list(where), allowed=False, offer=False)
-    return SideSelection(words, place, store, where, query)
-
-
-def load_sides(
-    before: SideSelection,
-    after: SideSelection,
-    kinds: Sequence[MeasuredKind] = (),
-    *,
-    on_unreadable: Callable[[StoreError], None],
-) -> tuple[Side, Side]:
-    """Load both sides from their stores, with the trials of other kinds. Raises ConfigError if one is empty or if both
-    are the same.
-
-    Trials of searches enter nothing by themselves.
-    """
-    sides = load_side(before, kinds, on_unreadable), load_side(after, kinds, on_unreadable)
-    shared = sides[0].kept.run_ids & sides[1].kept.run_ids
-    noun = "run"
-    if not shared:
-        ids = [frozenset(trial.id for trial in side.trials) for side in sides]
-        shared, noun = ids[0] & ids[1], "trial"
-    if shared:
-        many = f"{len(shared)} {noun}{'' if len(shared) == 1 else 's'}"
-        raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {before.words} and {after.words}")
-    return sides
-
-
-def digest_entered_runs(
-    store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]
-) -> Digest:
-    """Digest the runs that a comparison rests on, for the facts reported next to its result."""
-    return _digest(store, where, RunSample(kept.entered, (), {}), on_unreadable)
-
-
-def select_baseline(occasions: Sequence[Baseline], store: RunStore) -> SideSelection:
-    """Everything that a baseline covers. Searches and trials of guests identify their plan only by its name."""
-    of, names = occasions[0], [each.plan_name for each in occasions]
-    hashes = [each.plan_hash for each in occasions]
-    return SideSelection(
-        f"{', '.join(names)} (baseline {of.name})",
-        store.name,
-        store,
-        RunFilter(plan_hash=hashes, testbed_fingerprint=of.testbed_fingerprint, until=of.set_at),
-        parse_query(""),
-        RunFilter(plan_name=names, testbed_fingerprint=of.testbed_fingerprint, until=of.set_at),
-    )
-
-
-def load_side(
-    selection: SideSelection, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]
-) -> Side:
-    """Load one side from its store, with the trials of other kinds. Raises ConfigError if there is nothing."""
-    store, where = selection.store, selection.where
-    stored = store.list()
-    chosen = selection.query.select(stored if where == RunFilter() else store.list(where))
-    meant = [run for run in chosen if not is_search_trial(run)]
-    trials = load_selected_trials(
-        store,
-        where if selection.trials is None else selection.trials,
-        selection.query,
-        kinds,
-        stored,
-        {run.run_id for run in chosen},
-    )
-    if not meant and not trials:
-        raise _no_runs(stored, store, f"{selection.place} ({selection.words})", by_file=where.plan_hash is not None)
-    kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
-    digest = digest_entered_runs(store, where, kept, on_unreadable)
-    add_trials_to_digest(digest, trials)
-    return replace(build_side(selection.words, selection.place, kept, admission, digest, stored), trials=trials)
-
-
-def build_side(
-    words: str, place: str, kept: RunSample, admission: Admission, digest: Digest, stored: Sequence[RunSummary]
-) -> Side:
-    """Build a side of these runs alone. ``stored``: all runs, since a filter makes no plan incomplete."""
-    planned = missing = 0
-    for (plan_hash, fingerprint), facts in digest.planned.items():
-        own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
-        requested, lacking = count_planned_and_missing(own, facts.set_ups)
-        planned, missing = planned + requested, missing + lacking
-    return Side(
-        words=words,
-        place=place,
-        kept=kept,
-        admission=admission,
-        digest=digest,
-        planned_set_ups=planned,
-        missing_set_ups=missing,
-    )
-
-
 def _parse_reference_map(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
@@ -317,7 +129,7 @@ def _parse_reference_map(pairs: Sequence[str], *, has_reference: bool) -> dict[s
     return found
 
 
-def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
+def build_run_filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
     """The part of a request that the store can filter: plans by name or by a file's meaning, platforms, testbed."""
     hashes = [
         key for plan in plans for key in (plan.hash(), *plan.telemetry_hashes, *plan.search_hashes, *plan.step_hashes)
@@ -378,7 +190,8 @@ def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, S
     return {kind.name: select_records(store.experiments(kind, where), query) for kind in kinds}
 
 
-def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
+def build_selection_error(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
+    """The error of a selection without runs and trials, with what there is to select. ``runs``: all of the store."""
     experiments = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
     trials = select_guest_trials(each for records in experiments.values() for each in records)
     if not runs and not trials:
@@ -404,7 +217,9 @@ def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bo
     return ConfigError(f"no saved {what} in {place} matches; the store has {'; '.join(has + hints)}")
 
 
-def _digest(store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]) -> Digest:
+def digest_records(
+    store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]
+) -> Digest:
     """Digest the records as JSON in one pass."""
     meant = kept.run_ids
     digest = Digest({run.run_id for run in kept.entered}, kept.why)

@@ -13,7 +13,7 @@ from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.planned_trials import PlannedTrials
 from labconsole.report.reference import PaperTables
-from labconsole.report.sample import Coverage, RunSample
+from labconsole.report.sample import RunCoverage, RunSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Material:
     kept: RunSample
     digest: Digest
     evaluation: Evaluation
-    coverage: tuple[Coverage, ...] = ()
+    coverage: tuple[RunCoverage, ...] = ()
     planned_trials: tuple[PlannedTrials, ...] = ()
     searches: tuple[SearchRecord, ...] = ()
     search_runs: Mapping[str, RunSummary] = field(default_factory=dict)

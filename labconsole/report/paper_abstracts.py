@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from labconsole.contracts.report import Experiments, ReportUnit, Table
-from labconsole.measure.paired_blocks import adjusted, sort_key
+from labconsole.measure.paired_blocks import PointOfGuests, adjusted, sort_key
 from labconsole.measure.statistics.effects import Effect, equivalence_p, word
 from labconsole.report.material import Material
 from labconsole.report.table_builder import TableColumn, build_table, column, csv_column
@@ -28,18 +28,7 @@ ONE_FAMILY = "What confirms is one family with all that the report claims (Holm)
 ADJUSTED = f"Differences are taken in pairs of blocks, or over three boots a side. {ONE_FAMILY}"
 
 
-class ToolKey(Protocol):
-    """A point, a named tuple, of a platform under a kernel of the unit under test and a hypervisor."""
-
-    @property
-    def platform(self) -> str: ...
-    @property
-    def kernel(self) -> str: ...
-    @property
-    def hypervisor(self) -> str: ...
-
-
-K = TypeVar("K", bound=ToolKey)
+K = TypeVar("K", bound=PointOfGuests)
 
 
 class PaperConclusion(NamedTuple):
@@ -123,7 +112,7 @@ def collect_p_values(pairs: Iterable[ToolPair]) -> tuple[float, ...]:
     return tuple(pair.p for pair in pairs if pair.p is not None)
 
 
-def format_kernels(kernels: Collection[str], *pair: ToolKey) -> str:
+def format_kernels(kernels: Collection[str], *pair: PointOfGuests) -> str:
     """A remark on the kernel, if there were measurements under several."""
     if len(kernels) < 2:
         return ""

@@ -1,20 +1,17 @@
-"""Trials other than runs: planned, taken and entered numbers, notes on their plans, guests' trials. Pure."""
+"""Trials other than runs: planned, taken and entered numbers, and the plans they are of. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import ClassVar, Protocol, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from labconsole.contracts.measured import MeasuredTrial, MeasuredValue, Quantity, TrialTurn
-from labconsole.measure.paired_blocks import Blocks, TrialOfGuests, hypervisor, uut_facts, uut_kernel
+from labconsole.measure.paired_blocks import hypervisor, uut_kernel
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
-from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.run import Verdict
+from labconsole.model.record.kind import ExperimentRecord, GuestTrialRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.model.strict_model import StrictModel
+from labconsole.report.sample import Coverage
 
 # -- planned trials ----------------------------------------------------------------------------------------------------
 # Plans with trials in common share them, so places are identified by the request and not by a plan's name.
@@ -23,36 +20,11 @@ TRIAL_FIELDS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kerne
 """Fields of a filter that a trial of guests has, too."""
 
 
-class TrialOfPlan(TrialOfGuests, Protocol):
-    """The parts of a record of one trial."""
-
-    @property
-    def testbed(self) -> str: ...
-    @property
-    def emulated(self) -> bool: ...
-    @property
-    def verdict(self) -> Verdict: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTrials:
-    """One point of a kind. ``taken``: stored trials. ``retaken``: those of them beyond one per place. ``entered``:
-    places with a trial that enters.
-    """
+class PlannedTrials(Coverage):
+    """One point of a kind."""
 
-    plan: str
     kind: str
-    platform: str
-    planned: int
-    taken: int
-    retaken: int
-    entered: int
-    noun: ClassVar[str] = "trial"
-
-    @property
-    def missing(self) -> int:
-        """Places without a trial that enters."""
-        return max(0, self.planned - self.entered)
 
 
 def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[ExperimentRecord]:
@@ -67,15 +39,27 @@ def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[Ex
     ]
 
 
-def _build_filterable(trial: TrialOfPlan) -> SimpleNamespace:
-    return SimpleNamespace(
-        platform=trial.requested.platform,
-        testbed=trial.testbed,
-        testbed_fingerprint=trial.testbed_fingerprint,
-        emulated=trial.emulated,
-        plan_name=trial.plan.name,
-        uut_kernel=uut_kernel(trial),
-        hypervisor=hypervisor(trial),
+class _Filterable(NamedTuple):
+    """The fields of a trial of guests that filters test, under the names that runs have them."""
+
+    platform: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    plan_name: str
+    uut_kernel: str
+    hypervisor: str
+
+
+def _build_filterable(trial: GuestTrialRecord) -> _Filterable:
+    return _Filterable(
+        trial.requested.platform,
+        trial.testbed,
+        trial.testbed_fingerprint,
+        trial.emulated,
+        trial.plan.name,
+        uut_kernel(trial),
+        hypervisor(trial),
     )
 
 
@@ -90,7 +74,7 @@ def count_platforms(
     return len({platform for platform, _, _ in found}), len(found)
 
 
-def is_included(record: TrialOfPlan) -> bool:
+def is_included(record: GuestTrialRecord) -> bool:
     """Whether it enters a mean: suspect trials do not, as a doubt about a job or a start concerns its very time."""
     return record.verdict.status == "valid"
 
@@ -131,17 +115,17 @@ def collect_plan_names(experiments: Mapping[str, Sequence[ExperimentRecord]]) ->
     }
 
 
-def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
+def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[GuestTrialRecord]:
     """The trials of guests; a search is no trial."""
-    return [cast("TrialOfPlan", record) for record in records if hasattr(record, "plan") and hasattr(record, "verdict")]
+    return [record for record in records if isinstance(record, GuestTrialRecord)]
 
 
 def _count_file_trials(
-    plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None
+    plan: Plan, every: Sequence[GuestTrialRecord], platforms: Sequence[str] | None
 ) -> list[PlannedTrials]:
     requested = plan.guests
     assert requested is not None
-    of_hash: dict[str, list[TrialOfPlan]] = {}
+    of_hash: dict[str, list[GuestTrialRecord]] = {}
     for record in every:
         of_hash.setdefault(record.plan.hash, []).append(record)
     found = []
@@ -152,10 +136,10 @@ def _count_file_trials(
     return found
 
 
-def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[PlannedTrials]:
-    points: dict[tuple[str, str], dict[tuple[int, int], list[TrialOfPlan]]] = {}
+def _count_record_trials(kind: str, every: Sequence[GuestTrialRecord]) -> list[PlannedTrials]:
+    points: dict[tuple[str, str], dict[tuple[int, int], list[GuestTrialRecord]]] = {}
     for record in every:
-        requested = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
+        requested = record.requested.model_dump_json(exclude={"limit_s"})
         places = points.setdefault((record.testbed_fingerprint, requested), {})
         places.setdefault((record.plan.block, record.plan.repetition), []).append(record)
     found = []
@@ -171,7 +155,7 @@ def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[Planne
 
 
 def _build_planned_trials(
-    plan: str, kind: str, platform: str, planned: int, places: Sequence[Sequence[TrialOfPlan]]
+    plan: str, kind: str, platform: str, planned: int, places: Sequence[Sequence[GuestTrialRecord]]
 ) -> PlannedTrials:
     taken = [group for group in places if group]
     return PlannedTrials(
@@ -183,89 +167,3 @@ def _build_planned_trials(
         retaken=sum(len(group) - 1 for group in taken),
         entered=sum(any(map(is_included, group)) for group in taken),
     )
-
-
-# -- guest trials ------------------------------------------------------------------------------------------------------
-# Trials of guests as comparisons see them: the parts that all kinds share.
-
-
-class GuestsRecord(TrialOfPlan, Protocol):
-    """Parts that every record of such a trial has in addition."""
-
-    @property
-    def labconsole_version(self) -> str: ...
-
-
-R = TypeVar("R", bound=GuestsRecord)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialFacts:
-    """A kind's facts about one of its records; the fields are those of MeasuredTrial. ``values``: the known ones."""
-
-    id: str
-    factors: Mapping[str, Hashable]
-    words: str
-    values: Mapping[Quantity, MeasuredValue]
-    set_up: str | None
-    anew: bool = False
-    """Whether its guests belong to no other trial, so that its set-up is its block."""
-    work: str = ""
-    from_memory: bool = False
-    conditions: Mapping[str, str | None] = field(default_factory=dict)
-
-
-def build_guest_trials(kind: str, every: Iterable[R], said: Callable[[R], TrialFacts]) -> list[MeasuredTrial]:
-    """Build each trial with its block, boot and conditions; only valid trials enter, as in a report."""
-    records = list(every)
-    blocks = Blocks(records)
-    return [_measured(kind, record, said(record), blocks) for record in records]
-
-
-def _measured(kind: str, record: R, said: TrialFacts, blocks: Blocks[R]) -> MeasuredTrial:
-    block, turns, begun = blocks.placed(record)
-    boot_id = uut_facts(record).get("boot_id")
-    left_out = None
-    if not is_included(record):
-        left_out = record.verdict.reasons[0].code if record.verdict.reasons else record.verdict.status
-    elif not said.values:
-        left_out = "not measured"
-    return MeasuredTrial(
-        kind=kind,
-        id=said.id,
-        hash=record.plan.hash,
-        plan_name=record.plan.name,
-        status=record.status,
-        started_at=record.started_at,
-        testbed=record.testbed,
-        testbed_fingerprint=record.testbed_fingerprint,
-        emulated=record.emulated,
-        factors=said.factors,
-        words=said.words,
-        values=said.values if left_out is None else {},
-        left_out=left_out,
-        set_up=blocks.replicate(record) if said.anew else said.set_up,
-        boot_id=str(boot_id) if boot_id else None,
-        block=block,
-        turn=TrialTurn(turns, begun),
-        planned=record.plan.set_ups * record.plan.repetitions,
-        work=said.work,
-        from_memory=said.from_memory,
-        conditions={
-            "kernel": uut_kernel(record) or None,
-            "hypervisor": hypervisor(record) or None,
-            "labconsole_version": record.labconsole_version,
-            **said.conditions,
-        },
-        nodes=read_nodes(record.environment),
-        margin_ratio=record.plan.margin_ratio,
-    )
-
-
-def read_nodes(environment: Mapping[str, object]) -> Mapping[str, object]:
-    """A record's facts about its nodes; the record may come from elsewhere."""
-    nodes = environment.get("nodes")
-    if not isinstance(nodes, dict):
-        return {}
-    objects = {name: said for name, said in nodes.items() if isinstance(said, dict)}
-    return {name: said for name, said in objects.items() if isinstance(said.get("facts", {}), dict)}

@@ -15,7 +15,7 @@ from labconsole.report.formatting import (
     target_cell,
 )
 from labconsole.report.points import PointSummary, Setting
-from labconsole.report.sample import Coverage
+from labconsole.report.sample import RunCoverage
 from labconsole.report.table_builder import Item, TableColumn, column, interval_columns, join_columns, mean_with_bounds
 
 
@@ -40,7 +40,7 @@ def setting_columns(setting: Callable[[Item], Setting]) -> TableColumn[Item]:
 
 
 def target_column(
-    point: Callable[[Item], PointSummary | Coverage], heading: str = "target, Mbit/s"
+    point: Callable[[Item], PointSummary | RunCoverage], heading: str = "target, Mbit/s"
 ) -> TableColumn[Item]:
     """The target per source."""
 
@@ -51,7 +51,7 @@ def target_column(
     return column("target_bps", heading, lambda item: target_cell(point(item)), show)
 
 
-def design_columns(point: Callable[[Item], PointSummary | Coverage]) -> TableColumn[Item]:
+def design_columns(point: Callable[[Item], PointSummary | RunCoverage]) -> TableColumn[Item]:
     """All factors of a design point."""
     columns: list[TableColumn[Item]] = [
         column("platform", "platform", lambda item: point(item).platform),

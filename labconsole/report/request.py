@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from labconsole.errors import ConfigError
 from labconsole.measure.groups import CONDITIONS, STANDING, design_of, is_search_trial
@@ -142,9 +141,15 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: 
     )
 
 
+class _Judged(NamedTuple):
+    """A run of which only the verdict is known."""
+
+    verdict: str
+
+
 def _keeps_all_included(test: Callable[[Any], bool]) -> bool:
     """Whether the test passes all runs that enter, as ``verdict!=invalid`` does."""
-    return all(test(SimpleNamespace(verdict=verdict)) for verdict in STANDING)
+    return all(test(_Judged(verdict)) for verdict in STANDING)
 
 
 def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
@@ -166,7 +171,7 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
     return None
 
 
-def factors_match(query: Query, point: RunRow) -> bool:
+def factors_match(query: Query, point: object) -> bool:
     """Whether a filter selects a point of a plan, by its factors only: its runs may not exist yet."""
     return all(term.test()(point) for term in query.terms if term.field in FACTORS[:-1])
 

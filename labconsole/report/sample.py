@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from labconsole.measure.admission import Admission, SetUpStarts, place_of
 from labconsole.measure.groups import block_of
@@ -75,31 +75,38 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """One point of one plan: the numbers of trials planned, taken and entered.
+    """One point of one plan: the numbers of trials planned, taken and entered. ``noun``: the unit that enters.
 
     ``taken``: stored trials of its places. ``retaken``: those of them beyond one per place. ``planned``: None if
-    unknown.
+    unknown. ``entered``: places with a trial that enters.
     """
 
     plan: str
-    plan_hash: str
-    fingerprint: str | None
-    point: int
     platform: str
-    frame: FrameSize | None
-    sources: int
-    target_bps: int | None
-    background: str
     planned: int | None
     taken: int
     retaken: int
     entered: int
-    noun: ClassVar[str] = "run"
+    noun: ClassVar[str] = "trial"
 
     @property
     def missing(self) -> int | None:
         """Places without a trial that enters."""
         return None if self.planned is None else max(0, self.planned - self.entered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCoverage(Coverage):
+    """One point of runs. ``fingerprint``: the testbed, or None for a point of a plan's file without any run."""
+
+    plan_hash: str
+    fingerprint: str | None
+    point: int
+    frame: FrameSize | None
+    sources: int
+    target_bps: int | None
+    background: str
+    noun: ClassVar[str] = "run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +135,7 @@ def derive_coverage(
     file_points: Sequence[FilePoint] = (),
     query: Query | None = None,
     platforms: Collection[str] | None = None,
-) -> list[Coverage]:
+) -> list[RunCoverage]:
     """Planned, taken, retaken and entered of each point; also points of a plan's file without any run."""
     entered = {run.run_id for run in kept.entered}
     groups: dict[tuple[str, str, int], list[RunRow]] = {}
@@ -138,81 +145,52 @@ def derive_coverage(
             groups.setdefault((place[0], place[1], place[3]), []).append(run)
     requested = {(point.plan_hash, point.plan_point): point for point in file_points}
     found = []
-    for (plan_hash, fingerprint, number), runs_of_point in groups.items():
-        facts = plans.get((plan_hash, fingerprint))
-        in_file = requested.get((plan_hash, number))
-        first = runs_of_point[0]
-        found.append(
-            Coverage(
-                plan=facts.name if facts is not None else "",
-                plan_hash=plan_hash,
-                fingerprint=fingerprint,
-                point=number,
-                platform=first.platform,
-                frame=first.frame,
-                sources=first.sources,
-                target_bps=None if first.target_bps == "max" else first.target_bps,
-                background=first.background,
-                planned=in_file.planned if in_file is not None else _planned(facts),
-                taken=len(runs_of_point),
-                retaken=len(runs_of_point) - len({place_of(run) for run in runs_of_point}),
-                entered=sum(run.run_id in entered for run in runs_of_point),
-            )
-        )
+    for (plan_hash, fingerprint, number), runs in groups.items():
+        facts, in_file = plans.get((plan_hash, fingerprint)), requested.get((plan_hash, number))
+        name, planned = ("", None) if facts is None else (facts.name, _planned(facts))
+        planned = planned if in_file is None else in_file.planned
+        found.append(_build_coverage(runs[0], (name, plan_hash, fingerprint, number), planned, runs, entered))
     there = {(plan_hash, number) for plan_hash, _, number in groups}
     for key, point in requested.items():
-        if key in there or (platforms and point.platform not in platforms):
-            continue
-        if query is not None and not factors_match(query, point):  # type: ignore[arg-type]
-            continue
-        found.append(
-            Coverage(
-                plan=point.plan_name,
-                plan_hash=point.plan_hash,
-                fingerprint=None,
-                point=point.plan_point,
-                platform=point.platform,
-                frame=point.frame,
-                sources=point.sources,
-                target_bps=point.target_bps,
-                background=point.background,
-                planned=point.planned,
-                taken=0,
-                retaken=0,
-                entered=0,
-            )
-        )
+        is_meant = key not in there and (not platforms or point.platform in platforms)
+        if is_meant and (query is None or factors_match(query, point)):
+            found.append(_build_coverage(point, (point.plan_name, key[0], None, key[1]), point.planned, (), entered))
     return sorted(found, key=lambda each: (each.plan, each.plan_hash, each.fingerprint or "", each.point))
 
 
-def _planned(facts: PlanFacts | None) -> int | None:
-    if facts is None or facts.repetitions is None:
-        return None
-    return facts.repetitions * (facts.set_ups or 1)
+def _build_coverage(
+    of: RunRow | FilePoint,
+    point: tuple[str, str, str | None, int],
+    planned: int | None,
+    runs: Sequence[RunRow],
+    entered: Collection[str],
+) -> RunCoverage:
+    """Count the runs of a point: its plan and hash, testbed and number."""
+    plan, plan_hash, fingerprint, number = point
+    return RunCoverage(
+        plan=plan,
+        plan_hash=plan_hash,
+        fingerprint=fingerprint,
+        point=number,
+        platform=of.platform,
+        frame=of.frame,
+        sources=of.sources,
+        target_bps=None if of.target_bps == "max" else of.target_bps,
+        background=of.background,
+        planned=planned,
+        taken=len(runs),
+        retaken=len(runs) - len({place_of(run) for run in runs}),
+        entered=sum(run.run_id in entered for run in runs),
+    )
 
 
-class PlannedCounts(Protocol):
-    """A plan's point and its missing trials; ``noun``: the unit that enters."""
-
-    noun: ClassVar[str]
-
-    @property
-    def plan(self) -> str: ...
-    @property
-    def platform(self) -> str: ...
-    @property
-    def taken(self) -> int: ...
-    @property
-    def retaken(self) -> int: ...
-    @property
-    def entered(self) -> int: ...
-    @property
-    def missing(self) -> int | None: ...
+def _planned(facts: PlanFacts) -> int | None:
+    return None if facts.repetitions is None else facts.repetitions * (facts.set_ups or 1)
 
 
-def describe_missing(found: Sequence[PlannedCounts]) -> list[str]:
+def describe_missing(found: Sequence[Coverage]) -> list[str]:
     """Trials that a plan requests and the report lacks, in sentences, platform by platform."""
-    groups: dict[tuple[str, str], list[PlannedCounts]] = {}
+    groups: dict[tuple[str, str], list[Coverage]] = {}
     for each in found:
         if each.missing:
             groups.setdefault((each.plan, each.platform), []).append(each)

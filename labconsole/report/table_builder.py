@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from labconsole.contracts.report import Cell, Table
+from labconsole.measure.paired_blocks import PointOfGuests
 from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.regression import OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -248,17 +249,6 @@ def effect_with_bounds(found: Effect | None) -> Interval:
 
 # -- guest columns -----------------------------------------------------------------------------------------------------
 # Columns that all tables of points of guests share: excluded trials, and the environment.
-
-
-class PointOfGuests(Protocol):
-    """A point of guests, whatever they did."""
-
-    @property
-    def testbed_fingerprint(self) -> str: ...
-    @property
-    def kernel(self) -> str: ...
-    @property
-    def hypervisor(self) -> str: ...
 
 
 def environment_columns(key: Callable[[Item], PointOfGuests], testbeds: Mapping[str, str]) -> TableColumn[Item]:

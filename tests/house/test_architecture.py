@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import labconsole
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "labconsole"
 PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
@@ -39,3 +41,10 @@ def test_the_page_draws_the_rooms_from_the_top_down_as_the_contract_has_them():
 
 def test_every_module_at_the_root_is_named():
     assert all(f"`{path.name}`" in PAGE for path in PACKAGE.glob("*.py") if path.name != "__init__.py")
+
+
+def test_no_room_hides_what_python_users_import():
+    """An imported room becomes a name of the package."""
+    assert not [
+        name for name in vars(labconsole)["__all__"] if (PACKAGE / name).exists() or (PACKAGE / f"{name}.py").exists()
+    ]

@@ -180,11 +180,10 @@ NAMES_LEFT: dict[str, int] = {
     "contracts": 4,
     "engine": 8,
     "experiments": 17,
-    "measure": 4,
+    "measure": 3,
     "model": 9,
     "packets": 1,
     "platforms": 4,
-    "report": 4,
     "tui": 13,
     "wire": 7,
 }

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from labconsole.engine.crew_sink import start_skew_s
 from labconsole.experiments.flow.limiters import KIND
 from labconsole.experiments.flow.rates import (
     HEADER_BYTES,
-    derive_shared_time,
+    begin_skew_s,
+    derive_guest_rates,
     line_bps,
     offered_bps,
     own_rate,
     sent_for_s,
-    start_skew_s,
+    sum_rates,
 )
 from labconsole.experiments.flow.receive import (
     GuestCounts,
@@ -22,8 +24,6 @@ from labconsole.experiments.flow.receive import (
     ReceivingGuest,
     build_receiver,
     build_source,
-    receive_skew_s,
-    sum_received,
 )
 from labconsole.experiments.flow.record import (
     FlowRecord,
@@ -34,7 +34,6 @@ from labconsole.experiments.flow.record import (
     SinkFlowRecord,
     SinkRecord,
 )
-from labconsole.experiments.flow.ring import ring_sum
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
 from labconsole.experiments.flow.verdict import derive_reasons, derive_receive_reasons, derive_ring_reasons
 from labconsole.measure.counts import CounterSample
@@ -100,7 +99,7 @@ def flow_record(
         duration_s=bins * bin_s,
         bin_s=bin_s,
     )
-    common = derive_shared_time(flows, names, ORIGIN_NS, PAYLOAD_BYTES, bin_s)
+    common = derive_guest_rates(flows, names, ORIGIN_NS, PAYLOAD_BYTES, bin_s)
     told = (
         found_limits
         if found_limits is not None
@@ -129,7 +128,7 @@ def flow_record(
             packets=each.packets,
             lost_packets=0,
             payload_bps=own_rate(flows, each.guest, PAYLOAD_BYTES),
-            shared_bps=(common.each_bps or {}).get(each.guest),
+            shared_bps=(common.each or {}).get(each.guest),
         )
         for place, each in enumerate(flows)
     )
@@ -146,7 +145,7 @@ def flow_record(
         foreign_packets=0,
         fragments=0,
     )
-    skew_s = start_skew_s(flows, names, second_after_s)
+    skew_s = begin_skew_s(flows, names, second_after_s)
     limits = Tolerances()
     most_bps = line_bps(100_000_000, PAYLOAD_BYTES)
     verdict = weighed(
@@ -194,9 +193,9 @@ def flow_record(
         "sink": sink,
         "shared_from": common.first,
         "shared_to": common.stop,
-        "sum_bps": common.sum_bps,
+        "sum_bps": common.total,
         "jain": common.jain,
-        "line_ratio": None if common.sum_bps is None else common.sum_bps / most_bps,
+        "line_ratio": None if common.total is None else common.total / most_bps,
         "start_skew_s": skew_s,
         "swapped_pages": 0,
         "verdict": verdict,
@@ -253,7 +252,7 @@ def ring_record(
         update={"guests": len(names), "pattern": "ring", "limits_bps": limits_bps, "duration_s": 4.0}
     )
     verdict = weighed(derive_ring_reasons(requested, ring, window_s, 0, None))
-    sum_bps, jain = ring_sum(ring)
+    sum_bps, jain = sum_rates(each.out_bps for each in ring)
     return base.model_copy(
         update={
             "requested": requested,
@@ -363,7 +362,8 @@ def inward_record(
     requested = base.requested.model_copy(
         update={"guests": len(names), "pattern": "in", "duration_s": sent_s, "offered_bps": offered}
     )
-    (sum_bps, jain), skew_s = sum_received(receivers), receive_skew_s(receivers)
+    sum_bps, jain = sum_rates(each.payload_bps for each in receivers)
+    skew_s = start_skew_s(each.started_ns for each in receivers)
     most_bps = line_bps(base.link_speed_bps, PAYLOAD_BYTES)
     verdict = weighed(derive_receive_reasons(requested, receivers, seen, skew_s, 0, None, Tolerances()))
     return base.model_copy(

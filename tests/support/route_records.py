@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.experiments.route.rates import ArrivedPackets, derive_joint_forwarding, start_skew_s
+from labconsole.engine.crew_sink import FlowArrivals, start_skew_s
+from labconsole.experiments.route.rates import derive_router_rates
 from labconsole.experiments.route.record import RouteRecord, RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.experiments.route.verdict import derive_reasons
 from labconsole.model.record.kind import CrewTrialRef
@@ -50,10 +51,16 @@ def route_record(
     names = [f"g{number}" for number in range(1, guests + 1)]
     end_ns = ORIGIN_NS + round(BINS * BIN_S * 1e9)
     came = {
-        name: ArrivedPackets(packets * BINS, packets * BINS * 60, ORIGIN_NS, end_ns, (packets,) * BINS, 0)
+        name: FlowArrivals(
+            packets=packets * BINS,
+            bytes=packets * BINS * 60,
+            first_at_ns=ORIGIN_NS,
+            last_at_ns=end_ns,
+            bin_packets=(packets,) * BINS,
+        )
         for name, packets in zip(names, each_bin, strict=True)
     }
-    common = derive_joint_forwarding(came, ORIGIN_NS, BIN_S)
+    common = derive_router_rates(came, ORIGIN_NS, BIN_S)
     lost = [*lost_inside, *[0] * guests][:guests]
     routers = tuple(
         RouterRecord(
@@ -77,7 +84,7 @@ def route_record(
             bin_packets=each.bin_packets,
             outside_packets=0,
             sent_pps=(each.packets + lost[place]) / (BINS * BIN_S),
-            forwarded_pps=(common.each_pps or {}).get(name),
+            forwarded_pps=(common.each or {}).get(name),
             routes=wanted if had is None or name != names[-1] else had,
             routes_after=wanted,
             filters=filters,
@@ -133,7 +140,7 @@ def route_record(
         "sink": sink,
         "shared_from": common.first,
         "shared_to": common.stop,
-        "sum_pps": common.sum_pps,
+        "sum_pps": common.total,
         "jain": common.jain,
         "start_skew_s": skew_s,
         "switches_per_s": 1000.0,

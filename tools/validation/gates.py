@@ -17,8 +17,8 @@ from simulating import Cell, counted, tolerable, within
 from synthetic_gates import MARGIN, SET_UPS, Occasions, judged_by_the_command, judged_by_the_functions
 from tables import NO, YES, Table
 
+from labconsole.comparison.judgements import JudgedPoint
 from labconsole.measure.statistics.gate_power import OccasionCounts
-from labconsole.report.point_judgements import JudgedPoint
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
+from labconsole.comparison.changes import Side, find_changes
+from labconsole.comparison.gate import PlannedPointTrials, judge_gate
+from labconsole.comparison.judgements import JudgedPoint
 from labconsole.contracts.measured import MeasuredTrial, MeasuredValue
 from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.experiments.route.measured import FORWARDED
 from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.measure.admission import Admission
-from labconsole.report.changes import Side, find_changes
 from labconsole.report.digest import Digest
-from labconsole.report.gate import PlannedPointTrials, judge_gate
-from labconsole.report.point_judgements import JudgedPoint
 from labconsole.report.sample import RunSample
 from labconsole.store.open import open_store
 from support.route_records import route_record

@@ -17,9 +17,9 @@ from scipy.signal import lfilter
 from simulating import Cell, counted, tolerable, within
 from tables import NO, YES, Table
 
+from labconsole.comparison.points import UNIFORM
+from labconsole.comparison.trends import LEAST_STEPS
 from labconsole.measure.trend import FOUND_STEPS, LATEST_STEPS, Resolution, segment
-from labconsole.report.compared_effect import UNIFORM
-from labconsole.report.trends import LEAST_STEPS
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -14,9 +14,9 @@ from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
+    from labconsole.comparison.outliers import PointScatter
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.annotations import Baseline
-    from labconsole.report.set_up_outliers import PointScatter
     from labconsole.store.writing import RunStore
 
 about = About(
@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _scatter(store: RunStore, occasions: list[Baseline]) -> list[PointScatter]:
     """Scatter between the occasions of a baseline; empty if its runs are no longer stored."""
+    from labconsole.comparison.loading import load_side, select_baseline
+    from labconsole.comparison.outliers import find_scatter
     from labconsole.experiments.kinds import load_measured_kinds
-    from labconsole.report.loading import load_side, select_baseline
-    from labconsole.report.set_up_outliers import find_scatter
 
     try:
         side = load_side(select_baseline(occasions, store), load_measured_kinds(), print_error)
@@ -111,9 +111,9 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 
 def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
+    from labconsole.comparison.occasions import base_name
     from labconsole.model.identity import operator_name
     from labconsole.model.record.annotations import ALLOWED_NAMES, NAME, Baseline
-    from labconsole.report.occasions import base_name
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
@@ -236,8 +236,8 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_MeasuredPlan
 
 def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointScatter]) -> None:
     """Print the baselines. ``scatter``: of the occasions that were set last."""
+    from labconsole.comparison.outliers import describe_scatter
     from labconsole.model.record.annotations import group_baselines
-    from labconsole.report.set_up_outliers import describe_scatter
 
     if args.json:
         for each in found:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 on success."""
     from labconsole.api.comparisons import compare_sides
-    from labconsole.report import change_tables
+    from labconsole.comparison import change_tables
 
     if args.json and args.markdown:
         raise ConfigError("use either --json or --markdown")

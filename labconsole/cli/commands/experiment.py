@@ -149,7 +149,7 @@ def _run_trials(
     """
     from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.session_runner import build_narrator, run_session
-    from labconsole.cli.steps import dry_run_guest_trials
+    from labconsole.cli.steps import GuestTrialNarrator, describe_repetition
     from labconsole.engine.execution.execution import PlanExecution
     from labconsole.engine.execution.progress import StepProgress
     from labconsole.engine.execution.runner import PlanRunner
@@ -170,19 +170,16 @@ def _run_trials(
                 raise problem
 
     if args.dry_run:
-        dry_run_guest_trials(plan, None, session, as_json=args.json, salt=utc_now())
+        GuestTrialNarrator(kind, as_json=args.json).dry_run(plan, None, session, salt=utc_now())
         return 0
 
     def on_step(progress: StepProgress) -> None:
         record: Any = progress.record
         if isinstance(record, kind.record.record):
             answer({kind.name: record.to_json()}, trial_lines(kind, record), as_json=args.json)
-        elif progress.broke:
-            print_progress(f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}")
-        elif progress.again:
-            print_progress(f"  invalid, so it will be repeated: {progress.again}")
         else:
-            print_progress(f"{progress.number} of {progress.total}: {progress.step.describe()}")
+            begun = f"{progress.number} of {progress.total}: {progress.step.describe()}"
+            print_progress(describe_repetition(progress) or begun)
 
     async def work(session: Testbed[RunStore]) -> int:
         # Every call makes new trials that nothing resumes; only a plan can be resumed.

@@ -13,9 +13,9 @@ from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
+    from labconsole.comparison.gate import Gate
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.annotations import Baseline
-    from labconsole.report.gate import Gate
     from labconsole.store.writing import RunStore
 
 MOST_STATUS = 125
@@ -94,14 +94,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate:
+    from labconsole.comparison.changes import find_changes
+    from labconsole.comparison.gate import build_unmeasured_gate, collect_planned_trials, judge_gate
+    from labconsole.comparison.judgements import UNMEASURED
+    from labconsole.comparison.loading import SideSelection, load_sides, select_baseline
     from labconsole.experiments.kinds import load_measured_kinds
     from labconsole.model.query import parse_query
     from labconsole.model.record.annotations import group_baselines
     from labconsole.model.record.summary import RunFilter
-    from labconsole.report.changes import find_changes
-    from labconsole.report.gate import build_unmeasured_gate, collect_planned_trials, judge_gate
-    from labconsole.report.loading import SideSelection, load_file_points, load_sides, select_baseline
-    from labconsole.report.point_judgements import UNMEASURED
+    from labconsole.report.loading import load_file_points
     from labconsole.report.request import parse_margin
 
     known = store.baselines()
@@ -206,8 +207,8 @@ def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
 def _unnamed(store: RunStore, plan: Plan) -> str:
     """For a plan that was not measured without an occasion, report occasions on which it was, if any."""
     from labconsole.api.plan_files import find_names_of_plan
+    from labconsole.comparison.judgements import UNMEASURED
     from labconsole.model.record.summary import RunFilter
-    from labconsole.report.point_judgements import UNMEASURED
 
     if not find_names_of_plan(plan.name, store, RunFilter()):
         return UNMEASURED

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 on success."""
     from labconsole.api.comparisons import load_plan_trends
+    from labconsole.comparison.trend_tables import build_json_object, build_tables
     from labconsole.report.request import parse_filter, parse_margin
-    from labconsole.report.trend_tables import build_json_object, build_tables
     from labconsole.store.open import open_store
 
     if args.json and args.markdown:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.report.change_tables import describe_reservations, to_markdown
-from labconsole.report.change_tables import to_json as changes_json
-from labconsole.report.changes import Changes
-from labconsole.report.gate import Gate
-from labconsole.report.point_judgements import JudgedPoint, Outcome
+from labconsole.comparison.change_tables import describe_reservations, to_markdown
+from labconsole.comparison.change_tables import to_json as changes_json
+from labconsole.comparison.changes import Changes
+from labconsole.comparison.gate import Gate
+from labconsole.comparison.judgements import JudgedPoint, Outcome
 from labconsole.text.sanitize import escape_markdown, sanitize
 
 OUTCOME_LABELS: dict[Outcome, str] = {

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from labconsole.cli.text.tables import show_table
+from labconsole.comparison.trend_tables import build_figures, build_tables
+from labconsole.comparison.trends import Trend
 from labconsole.contracts.report import Figure, Panel
 from labconsole.report.assembly import Report
 from labconsole.report.formatting import format_note
 from labconsole.report.panels import collect_labels, describe_marks, draw_panel, format_panel_heading, glyph
 from labconsole.report.tables import labelled
-from labconsole.report.trend_tables import build_figures, build_tables
-from labconsole.report.trends import Trend
 from labconsole.text.sanitize import single_line, unwrap_stream
 from labconsole.units import counted, format_count
 

@@ -12,9 +12,9 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from labconsole.comparison.change_tables import build_tables, describe_changes
+from labconsole.comparison.changes import Changes
 from labconsole.contracts.report import Table
-from labconsole.report.change_tables import build_tables, describe_changes
-from labconsole.report.changes import Changes
 from labconsole.report.tables import labelled
 from labconsole.text.sanitize import single_line, unwrap_stream
 

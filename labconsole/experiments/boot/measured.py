@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from labconsole.comparison.guest_trials import TrialFacts, build_guest_trials
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.experiments.boot.derived_values import resolution_s
 from labconsole.experiments.boot.plan import BootPoint
 from labconsole.experiments.boot.record import RECORD as KIND
 from labconsole.experiments.boot.record import BootRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 STARTUP = Quantity(name="start-up time", unit="s", better="lower", shown_unit="s", places=3)
 MEMORY = Quantity(name="memory used", unit="bytes", better="lower", shown_unit="MiB", scale=2.0**20)
@@ -36,7 +36,7 @@ def _build_trial(record: BootRecord) -> TrialFacts:
             "guests": requested.guests,
             "memory_mib": requested.memory_mib,
         },
-        words=BootPoint(0, requested.platform, requested.guests, requested.start).words() + memory,
+        words=BootPoint.from_request(requested, cpu="any").words() + memory,
         values={
             quantity: MeasuredValue(float(value), resolution=known_to.get(quantity))
             for quantity, value in known.items()

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from labconsole.model.plan.crews import DIFFERENT, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, CrewPoint, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 
 Start = Literal["cold", "hot"]
@@ -36,16 +36,14 @@ class BootFactors(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class BootPoint:
-    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+class BootPoint(CrewPoint):
+    """One design point."""
 
-    index: int
-    platform: str
-    guests: int
     start: Start
-    cpu: ClassVar[Placing] = "any"
-    crew: ClassVar[None] = None
-    """Guests are never kept for another trial."""
+
+    @property
+    def crew(self) -> None:
+        """See CrewPoint."""
 
     def words(self) -> str:
         """``lxc: 5 guests, cold``."""
@@ -88,7 +86,7 @@ def boot_points(factors: BootFactors, platforms: Sequence[str]) -> tuple[BootPoi
     for platform in platforms:
         for start in factors.start:
             for guests in factors.guests:
-                found.append(BootPoint(len(found), platform, guests, start))
+                found.append(BootPoint(len(found), platform, guests, "any", start))
     return tuple(found)
 
 

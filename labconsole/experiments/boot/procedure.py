@@ -23,8 +23,9 @@ from labconsole.experiments.boot.derived_values import (
 from labconsole.experiments.boot.measurement import QUIET_S, BootMeasurement, BootObservation, guests_started
 from labconsole.experiments.boot.plan import BootFactors, BootPoint
 from labconsole.experiments.boot.record import RECORD, BootRecord, BootRequested
-from labconsole.experiments.boot.verdict import judge
+from labconsole.experiments.boot.verdict import derive_reasons
 from labconsole.model.inventory import Inventory
+from labconsole.verdict.crew_trial import judged
 from labconsole.verdict.influences import influences
 from labconsole.verdict.reasons import reason
 
@@ -93,8 +94,7 @@ class BootStep(CrewStep[BootFactors, BootPoint, BootRecord]):
         error_s = None if seen.clocks is None else clock_error_s(seen.clocks)
         marks_s = [each.mark_s for each in seen.guests]
         allowed_s = clock_allowed_s(latest_s(marks_s))
-        verdict = judge(
-            seen.observations,
+        shown = derive_reasons(
             seen.guests,
             start=self.trial.point.start,
             clock_error_s=error_s,
@@ -102,9 +102,12 @@ class BootStep(CrewStep[BootFactors, BootPoint, BootRecord]):
             files=seen.files,
             timekeeper=seen.timekeeper,
             swapped_pages=seen.swapped_pages,
-            missing=seen.missing,
             limits=self.tolerances,
-            inventory=inventory,
+        )
+        # The UUT's port is reconfigured for the guests during the trial, so only the timekeeper's is compared.
+        ports = [] if seen.timekeeper is None else [(seen.timekeeper.node, seen.timekeeper.interface)]
+        verdict = judged(
+            seen.observations, shown, seen.missing, limits=self.tolerances, inventory=inventory, ports=ports
         )
         first_ns = min((each.started_ns for each in seen.guests if each.started_ns is not None), default=None)
         return self.build_record(

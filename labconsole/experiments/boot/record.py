@@ -12,20 +12,16 @@ from pydantic import Field
 
 from labconsole.model.record.kind import (
     Bytes,
-    CrewTrialRef,
-    ExperimentRecord,
     GuestEntry,
     Guests,
+    GuestTrialRecord,
     Ns,
     RecordKind,
     Seconds,
     TimekeeperRecord,
     columns_of,
 )
-from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
-
-BOOT_FORMAT = 1
 
 SignedNs = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 
@@ -130,7 +126,7 @@ class IdleSwitches(StrictModel):
     standing: QuietTime | None
 
 
-class BootRecord(ExperimentRecord):
+class BootRecord(GuestTrialRecord):
     """One boot. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
     ``startup_s``: until the last guest's mark, ``ready_s``: until the last guest's own report, or None if one is
@@ -141,17 +137,7 @@ class BootRecord(ExperimentRecord):
     """
 
     boot_id: str
-    format: int = BOOT_FORMAT
-    started_at: str
-    finished_at: str
-    testbed: str
-    testbed_fingerprint: str
-    emulated: bool
-    operator: str
-    labconsole_version: str
-    plan: CrewTrialRef
     requested: BootRequested
-    set_up: SetUp | None
     clocks: ClockRelation | None
     mark_zero_ns: Ns | None
     clock_error_s: Seconds | None
@@ -166,22 +152,19 @@ class BootRecord(ExperimentRecord):
     idle: IdleSwitches | None = None
     swapped_pages: int | None
     timekeeper: TimekeeperRecord | None
-    in_force: InForce | None = None
-    verdict: Verdict
-    attestation: Attestation
-    influences: tuple[Figures, ...] = ()
-    environment: Environment
-    status: Literal["done", "failed"]
-    failure: str | None = None
+
+    @property
+    def timekeeper_node(self) -> str | None:
+        """The timekeeper."""
+        return None if self.timekeeper is None else self.timekeeper.node
 
 
 RECORD = RecordKind(
     name="boot",
     plural="boots",
     record=BootRecord,
-    format=BOOT_FORMAT,
-    columns=lambda record: columns_of(record.boot_id, record),
-    run_ids=lambda record: [],
+    format=1,
+    columns=columns_of,
     measured=lambda record: {
         "startup_s": [each.mark_s for each in record.guests],
         "ready_s": [each.ready_s for each in record.guests],

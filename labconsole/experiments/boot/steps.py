@@ -9,7 +9,7 @@ from labconsole.engine.crew_experiment import CrewExperiment, load_by_hash
 from labconsole.engine.crew_step import CrewStep
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.plan import BootFactors, BootPoint
-from labconsole.experiments.boot.record import BOOT_FORMAT, RECORD, BootRecord
+from labconsole.experiments.boot.record import RECORD, BootRecord
 from labconsole.model.inventory import Inventory
 
 
@@ -23,7 +23,7 @@ class Boots(CrewExperiment[BootFactors, BootPoint, BootRecord]):
     ) -> Mapping[str, BootRecord]:
         """Return the newest usable record of each trial. Each trial is a set-up of its own."""
         found = load_by_hash(self.store, RECORD, [each.hash for each in steps], testbed_fingerprint)
-        return {each.plan.hash: each for each in found if each.format == BOOT_FORMAT and each.status == "done"}
+        return {each.plan.hash: each for each in found if each.format == RECORD.format and each.status == "done"}
 
     def check(self, step: CrewStep[BootFactors, BootPoint, BootRecord], inventory: Inventory, stage: Stage) -> None:
         """See CrewExperiment."""

@@ -15,11 +15,10 @@ from labconsole.measure.paired_blocks import (
     Blocks,
     adjusted,
     assign_points,
+    build_point_key,
     find_exclusion_code,
-    hypervisor,
     name_platforms,
     newest_trials,
-    uut_kernel,
 )
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.regression import LineInBlocks
@@ -200,11 +199,8 @@ def _compared(
 
 def series_key(record: BootRecord) -> SeriesKey:
     """Return the series that a trial belongs to."""
-    requested = record.requested
-    crew = () if requested.memory_mib is None else (requested.memory_mib,)
-    return SeriesKey(
-        record.testbed_fingerprint, requested.platform, requested.start, crew, uut_kernel(record), hypervisor(record)
-    )
+    memory_mib = record.requested.memory_mib
+    return build_point_key(SeriesKey, record, crew=() if memory_mib is None else (memory_mib,))
 
 
 def _startup(record: BootRecord) -> float | None:

@@ -27,12 +27,6 @@ MAX_GUESTS = 20
 MIB = 2**20
 
 
-def format_boot_request(record: BootRecord) -> str:
-    """The request in one line."""
-    request = record.requested
-    return f"{request.platform}: {request.guests} guest{'s' if request.guests > 1 else ''}, {request.start}"
-
-
 def _seconds(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f} s"
 
@@ -254,16 +248,14 @@ def _starts_compared(found: StartComparison) -> dict[str, Any]:
     }
 
 
-def _format_columns(record: BootRecord) -> dict[str, str]:
-    """The request by the headings of a table's columns."""
-    request = record.requested
-    return BootPoint(0, request.platform, request.guests, request.start).format_factors()
+def _point(record: BootRecord) -> BootPoint:
+    return BootPoint.from_request(record.requested, cpu="any")
 
 
 TEXT = GuestText(
-    request=format_boot_request,
+    request=lambda record: _point(record).words(),
     result=format_boot_result,
-    columns=_format_columns,
+    columns=lambda record: _point(record).format_factors(),
     lines=format_trial,
     summarize=summarize_boots,
     summary_lines=summary_lines,

@@ -7,48 +7,15 @@ from collections.abc import Iterator, Sequence
 from labconsole.experiments.boot.derived_values import clock_reasons
 from labconsole.experiments.boot.disk_images import sum_cached_pages
 from labconsole.experiments.boot.record import CachedFiles, GuestBootRecord
-from labconsole.model.inventory import Inventory
 from labconsole.model.record.kind import TimekeeperRecord
-from labconsole.model.record.run import Reason, Verdict
+from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.crew_trial import judged
-from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason, swap_reasons, timekeeper_reasons
 
 APART_S, APART_RATIO = 0.1, 0.02
 """A guest reports that it is up right after the reply to its mark. Both witnesses agree within this tolerance plus the
 error between their clocks.
 """
-
-
-def judge(
-    seen: TrialObservations,
-    guests: Sequence[GuestBootRecord],
-    *,
-    start: str,
-    clock_error_s: float | None,
-    clock_error_allowed_s: float | None,
-    files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperRecord | None,
-    swapped_pages: int | None,
-    missing: Sequence[str],
-    limits: Tolerances,
-    inventory: Inventory,
-) -> Verdict:
-    """Judge a trial. ``missing``: a sentence for every guest that did not start or does not match its set-up."""
-    shown = derive_reasons(
-        guests,
-        start=start,
-        clock_error_s=clock_error_s,
-        clock_error_allowed_s=clock_error_allowed_s,
-        files=files,
-        timekeeper=timekeeper,
-        swapped_pages=swapped_pages,
-        limits=limits,
-    )
-    # The UUT's port is reconfigured for the guests during the trial, so only the timekeeper's is compared.
-    ports = [] if timekeeper is None else [(timekeeper.node, timekeeper.interface)]
-    return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
 
 def derive_reasons(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from labconsole.experiments.boot.derived_values import clock_allowed_s
 from labconsole.experiments.boot.record import BootRecord
 from labconsole.measure.recompute import guest_trial as trial
-from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
+from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, differences
 from labconsole.measure.recompute.guest_trial import VerdictRules, codes_of, recompute_verdict, unjudged_reasons
 from labconsole.measure.recompute.plausibility import SENDING_SLACK_RATIO, WALL_CLOCK_S, stepped
 from labconsole.model.tolerances import Tolerances
@@ -218,9 +219,7 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
     for side, quiet in () if idle is None else (("before", idle.before), ("standing", idle.standing)):
         if quiet is not None:
             wanted[f"idle.{side}.switches_per_s"] = quiet.switches_per_s, quiet.switches / (quiet.took_ns / 1e9)
-    for where, (stored, again) in wanted.items():
-        if not same(stored, again):
-            yield Discrepancy(where=where, stored=stored, recomputed=again)
+    yield from differences(wanted)
 
 
 def _first_ns(record: BootRecord) -> int | None:
@@ -252,8 +251,4 @@ def _guests(record: BootRecord) -> Iterator[Discrepancy]:
 
 
 RECOMPUTE = recompute_boot
-
-
-def UNJUDGED(record: BootRecord) -> Iterator[str]:
-    """Return what of its verdict cannot be judged again."""
-    return unjudged_reasons(record, RULES)
+UNJUDGED = partial(unjudged_reasons, rules=RULES)

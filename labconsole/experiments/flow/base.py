@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from labconsole.contracts.crew import CrewMember, StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
-from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_measurement import CrewAttempt, apply_changes
+from labconsole.engine.crew_sink import find_indices, show_rates
 from labconsole.errors import GuestLacks
 from labconsole.experiments.flow.limiters import (
     FULL_PAYLOAD_BYTES,
@@ -30,8 +30,6 @@ from labconsole.experiments.flow.record import LimiterRecord
 from labconsole.experiments.flow.script import PROGRAM
 from labconsole.verdict.changes import Port
 from labconsole.wire.changes import AnyChange
-from labconsole.wire.counters import CountersSampled
-from labconsole.wire.links import ReadLinks
 
 
 class FlowGuest(Protocol):
@@ -131,33 +129,17 @@ class FlowMeasurement:
         """Index to guest, for the guests' interfaces on the UUT. If a guest's limiter is an interface, its index is
         used.
         """
-        names = {guest.host_interface: guest.name for guest in guests if guest.host_interface is not None}
+        names = {guest.host_interface: guest.name for guest in guests}
         limiter_of = {name: each.interface for name, each in limiters.items()}
         names = {limiter_of.get(guest, interface): guest for interface, guest in names.items()}
-        links = (await self._crew.uut.ask(ReadLinks())).links
-        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
+        return await find_indices(self._crew.uut, names)
 
-    @contextmanager
     def _show_progress(
         self, text: str, guests: Sequence[FlowGuest], watch: SendingWatch
-    ) -> Iterator[Callable[[], None]]:
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Show the text, the guests and their live curves during the block. Yields a function that redraws them."""
-        at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
-
-        def show() -> None:
-            over_time = watch.shown() if watch.guests else None
-            self._bench.show(StepPicture(found=(text,), guests=at_work, over_time=over_time))
-
-        def hear(sample: CountersSampled) -> None:
-            if watch.see(sample):
-                show()
-
-        show()
-        self._bench.stage.on_counters = hear
-        try:
-            yield show
-        finally:
-            self._bench.stage.on_counters = self._bench.stage.on_rates = None
+        names = [guest.name for guest in guests]
+        return show_rates(self._bench, text, names, watch.see, lambda: watch.shown() if watch.guests else None)
 
     def _known(self, member: CrewMember) -> dict[str, Any]:
         """A guest's name and its actual address and MAC address."""

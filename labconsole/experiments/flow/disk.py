@@ -6,10 +6,11 @@ Its marks are datagrams from ports of their own, so that the sink's capture stam
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from labconsole.experiments.flow.rates import begins, bin_rates, ends
+from labconsole.engine.crew_sink import find_shared_span
+from labconsole.experiments.flow.rates import bin_rates
 from labconsole.experiments.flow.record import BackgroundDiskRecord, FlowRequested, SinkFlowRecord
 from labconsole.experiments.flow.script import (
     FIRST_SOURCE_PORT,
@@ -62,15 +63,9 @@ class DiskWorker:
 
 def find_marks(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
     """The counted marks before and after the work, each None if it did not arrive."""
-    counted: Mapping[int, CountedFlow] = {}
-    if window.capture is not None and window.capture.flows is not None:
-        counted = {
-            each.udp_source_port: each
-            for each in window.capture.flows.flows
-            if each.mac.lower() == worker.mac and each.udp_sink_port == SINK_PORT
-        }
-    before, after = worker.ports
-    return counted.get(before), counted.get(after)
+    counted = window.counted or {}
+    before, after = (counted.get((worker.mac, port, SINK_PORT)) for port in worker.ports)
+    return before, after
 
 
 def build_disk_observation(
@@ -108,10 +103,10 @@ def derive_rates_around(
     requested: FlowRequested,
 ) -> dict[str, object]:
     """The others' rates before, during and after the work, as fields of the record."""
-    bin_ns, begun, ended = round(requested.bin_s * 1e9), begins(flows, guests), ends(flows, guests)
-    if origin_ns is None or seen.start_ns is None or seen.end_ns is None or None in begun or None in ended:
+    bin_ns, span_ns = round(requested.bin_s * 1e9), find_shared_span(flows)
+    if origin_ns is None or seen.start_ns is None or seen.end_ns is None or span_ns is None:
         return {}
-    first_ns, last_ns = max(each for each in begun if each is not None), min(each for each in ended if each is not None)
+    first_ns, last_ns = span_ns
     before = whole_bins(first_ns, min(seen.start_ns, last_ns), origin_ns, bin_ns)
     during = whole_bins(seen.start_ns, min(seen.end_ns, last_ns), origin_ns, bin_ns)
     after, stop = whole_bins(seen.end_ns, last_ns, origin_ns, bin_ns)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.crew_measurement import CountingWatch
+from labconsole.engine.crew_sink import CountingWatch
 from labconsole.experiments.flow.quantities import quantities, sent_bps
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, sent_to_at_once
 from labconsole.experiments.flow.record import FlowRecord, LimiterRecord, ReceiverRecord, RingGuestRecord, SenderRecord

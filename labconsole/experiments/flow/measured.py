@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from labconsole.comparison.guest_trials import TrialFacts, build_guest_trials
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.experiments.flow.rates import arrived_packets, let_through_bps, sent_to_at_once
 from labconsole.experiments.flow.record import RECORD as KIND
 from labconsole.experiments.flow.record import FlowRecord
-from labconsole.experiments.flow.summary import flow_key, set_up_of
+from labconsole.experiments.flow.summary import flow_key
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 PAYLOAD = Quantity(name="payload of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
 FRAMES = Quantity(name="frames of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
@@ -54,7 +54,7 @@ def _build_trial(record: FlowRecord) -> TrialFacts:
             if record.sum_bps is None
             else {quantity: MeasuredValue(record.sum_bps, _bound(record), resolution=_packet_bps(record))}
         ),
-        set_up=set_up_of(record),
+        set_up=record.set_up_id,
     )
 
 

@@ -6,16 +6,16 @@ with the same guests are measured in one crew, and each block sets it up again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from labconsole.model.flow_scenarios import DiskBeside, WeightSteps
-from labconsole.model.plan.crews import DIFFERENT, PLACED, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewPoint, GuestCounts, MemoryMib, Placings, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
@@ -90,7 +90,7 @@ class FlowFactors(StrictModel):
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
     guests: GuestCounts = (1,)
-    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    cpu: Placings = ("any",)
     offered: Annotated[tuple[Offered, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("line",)
     limits: Annotated[tuple[LimitsWish, ...], Field(min_length=1, max_length=100), DIFFERENT] = ((),)
     greedy: Annotated[
@@ -182,24 +182,10 @@ class FlowFactors(StrictModel):
         return max((each.needed_mib for each in self.disk if each is not None), default=0)
 
 
-class FlowCrew(NamedTuple):
-    """A change in any of these needs a new set-up."""
-
-    platform: str
-    guests: int
-    cpu: Placing
-    receives: bool = False
-    """Its guests share the NIC that leads to the source instead of the one to the sink."""
-
-
 @dataclass(frozen=True, slots=True)
-class FlowPoint:
-    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+class FlowPoint(CrewPoint):
+    """One design point."""
 
-    index: int
-    platform: str
-    guests: int
-    cpu: Placing
     offered: int | Literal["line"]
     limits: Limits
     greedy: int
@@ -210,8 +196,9 @@ class FlowPoint:
     disk: DiskBeside | None = None
 
     @property
-    def crew(self) -> FlowCrew:
-        return FlowCrew(self.platform, self.guests, self.cpu, self.pattern == "in")
+    def crew(self) -> Hashable:
+        """See CrewPoint. Receiving guests share the NIC that leads to the source instead of the one to the sink."""
+        return self.platform, self.guests, self.cpu, self.pattern == "in"
 
     def limit_of(self, guest: int) -> int | None:
         """Rate limit of a guest, from 0, in bit/s, or None if it has none."""
@@ -309,61 +296,41 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
         return [("flows", f"out of {guests} guests for {factors.duration_s:g} s; cpu {', '.join(factors.cpu)}")]
 
 
+VARIED: Final[Mapping[Pattern, Sequence[str]]] = {
+    "out": ("offered", "limits", "greedy", "second_after_s", "payload_bytes", "weights", "disk"),
+    "in": ("offered", "payload_bytes"),
+    "ring": ("limits",),
+}
+"""The factors that guests of a pattern have besides their number and placement; all others keep their defaults."""
+
+
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
-    """The full cross product, without the impossible points of one guest: further guests' limits, and a later start."""
+    """The full cross product of each pattern, without the impossible points of one guest: further guests' limits, a
+    later start, and a ring.
+    """
     found: dict[tuple[Any, ...], FlowPoint] = {}
-    varied = (
-        platforms if "out" in factors.pattern else (),
-        factors.cpu,
-        factors.guests,
-        factors.offered,
-        factors.limits,
-        factors.greedy,
-        factors.second_after_s,
-        factors.payload_bytes,
-        factors.weights,
-        factors.disk,
-    )
-    for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(*varied):
-        after_s = late_s if guests > 1 else 0.0
-        key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
-        if (*key, weights, disk) not in found:
-            found[(*key, weights, disk)] = FlowPoint(len(found), *key, weights=weights, disk=disk)
-    for platform in platforms if "in" in factors.pattern else ():
-        for cpu in factors.cpu:
-            for guests in factors.guests:
-                for offered in factors.offered:
-                    for payload_bytes in factors.payload_bytes:
-                        found[platform, guests, cpu, offered, payload_bytes, "in"] = FlowPoint(
-                            index=len(found),
-                            platform=platform,
-                            guests=guests,
-                            cpu=cpu,
-                            offered=offered,
-                            limits=(),
-                            greedy=1,
-                            second_after_s=0.0,
-                            payload_bytes=payload_bytes,
-                            pattern="in",
-                        )
-    for platform in platforms if "ring" in factors.pattern else ():
-        for cpu in factors.cpu:
-            for guests in factors.guests:
-                for limits in factors.limits:
-                    ring = (platform, guests, cpu, limits[:guests])
-                    if guests > 1 and ring not in found:
-                        found[ring] = FlowPoint(
-                            index=len(found),
-                            platform=platform,
-                            guests=guests,
-                            cpu=cpu,
-                            offered="line",
-                            limits=limits[:guests],
-                            greedy=1,
-                            second_after_s=0.0,
-                            payload_bytes=MOST_PAYLOAD_BYTES,
-                            pattern="ring",
-                        )
+    usual = FlowFactors()
+    for pattern in (each for each in VARIED if each in factors.pattern):
+        varied = [getattr(factors if name in VARIED[pattern] else usual, name) for name in VARIED["out"]]
+        for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(
+            platforms, factors.cpu, factors.guests, *varied
+        ):
+            after_s = late_s if guests > 1 else 0.0
+            key = (
+                platform,
+                guests,
+                cpu,
+                offered,
+                limits[:guests],
+                greedy,
+                after_s,
+                payload_bytes,
+                pattern,
+                weights,
+                disk,
+            )
+            if key not in found and (guests > 1 or pattern != "ring"):
+                found[key] = FlowPoint(len(found), *key)
     return tuple(found.values())
 
 

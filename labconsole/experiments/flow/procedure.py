@@ -10,22 +10,21 @@ from labconsole.contracts.crew import USUAL, CrewMember, HowMade, StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.crew_measurement import choose_cpu
+from labconsole.engine.crew_sink import start_skew_s
 from labconsole.engine.crew_stage import build_member
 from labconsole.engine.crew_step import SharedCrewStep
 from labconsole.experiments.flow.base import FlowObservation
 from labconsole.experiments.flow.disk import build_disk_observation
 from labconsole.experiments.flow.live_view import MOST_NAMED, build_picture, format_line_share, format_losses
 from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
-from labconsole.experiments.flow.rates import derive_shared_time, line_bps, start_skew_s
+from labconsole.experiments.flow.rates import begin_skew_s, derive_guest_rates, line_bps, sum_rates
 from labconsole.experiments.flow.receive import (
     ReceiveMeasurement,
     build_receiver,
     build_source,
-    receive_skew_s,
-    sum_received,
 )
 from labconsole.experiments.flow.record import RECORD, FlowRecord, FlowRequested, ReceiverRecord
-from labconsole.experiments.flow.ring import RingMeasurement, build_ring, ring_busy_s, ring_sum
+from labconsole.experiments.flow.ring import RingMeasurement, build_ring, ring_busy_s
 from labconsole.experiments.flow.script import build_flows, build_sender, build_sink
 from labconsole.experiments.flow.send_measurement import SendMeasurement
 from labconsole.experiments.flow.verdict import (
@@ -113,7 +112,7 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
     async def _measure_ring(self, crew: StandingCrew, bench: Bench, attempt: int) -> FlowRecord:
         seen = await RingMeasurement(self.trial.point, self.factors, bench, crew).take()
         ring, window_s = build_ring(seen.guests, seen.window), seen.window.window_s(seen.guests)
-        sum_bps, jain = ring_sum(ring)
+        sum_bps, jain = sum_rates(each.out_bps for each in ring)
         requested, taken = self.requested(bench.inventory), seen.attempt
         shown = derive_ring_reasons(requested, ring, window_s, taken.swapped_pages, taken.program)
         own: dict[str, Any] = {"ring": ring, "window_s": window_s, "sum_bps": sum_bps, "jain": jain}
@@ -128,7 +127,8 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
         source = build_source(
             stream.source.node, stream.source.interface, seen.source_mac, stream.uut_in, window, seen.generator
         )
-        (sum_bps, jain), skew_s = sum_received(receivers), receive_skew_s(receivers)
+        sum_bps, jain = sum_rates(each.payload_bps for each in receivers)
+        skew_s = start_skew_s(each.started_ns for each in receivers)
         shown = derive_receive_reasons(
             requested, receivers, source, skew_s, taken.swapped_pages, taken.program, self.tolerances
         )
@@ -154,8 +154,8 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
         factors, point, requested = self.factors, self.trial.point, self.requested(bench.inventory)
         seen = await SendMeasurement(point, factors, requested.offered_bps, bench, crew).take()
         flows, names = build_flows(seen.senders, seen.window), [sender.name for sender in seen.senders]
-        common = derive_shared_time(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
-        each_bps = common.each_bps or {}
+        common = derive_guest_rates(flows, names, seen.window.origin_ns, point.payload_bytes, factors.bin_s)
+        each_bps = common.each or {}
         senders = tuple(
             build_sender(sender, flows, seen.window, requested, each_bps.get(sender.name)) for sender in seen.senders
         )
@@ -181,7 +181,7 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
             marks=0 if disk is None else disk.mark_packets,
         )
         most_bps = line_bps(crew.stream.link_speed_bps, point.payload_bytes)
-        skew_s = start_skew_s(flows, names, point.second_after_s)
+        skew_s = begin_skew_s(flows, names, point.second_after_s)
         shown = [
             *capture_reasons(seen.window.capture_failure),
             *derive_reasons(
@@ -211,9 +211,9 @@ class FlowStep(SharedCrewStep[FlowFactors, FlowPoint, FlowRecord]):
             sink=sink,
             shared_from=common.first,
             shared_to=common.stop,
-            sum_bps=common.sum_bps,
+            sum_bps=common.total,
             jain=common.jain,
-            line_ratio=None if common.sum_bps is None else common.sum_bps / most_bps,
+            line_ratio=None if common.total is None else common.total / most_bps,
             start_skew_s=skew_s,
             weights=weights,
             disk=disk,

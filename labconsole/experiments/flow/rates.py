@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
+from labconsole.engine.crew_sink import SharedTime, derive_shared_time, start_skew_s
 from labconsole.experiments.flow.record import FlowRecord, FlowRequested, ReceiverRecord, SinkFlowRecord
-from labconsole.measure.fairness import whole_bins
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 from labconsole.packets.flows import MAX_BINS
@@ -19,19 +18,6 @@ FULL_LINE_RATIO = 0.99
 
 SAME_TIME_RATIO = 0.001
 """Largest relative difference between the guests' receive times that count as one time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedTime:
-    """The bins in which all guests send, from ``first`` to before ``stop``, and the rates in them; all None without
-    such bins.
-    """
-
-    first: int | None = None
-    stop: int | None = None
-    each_bps: Mapping[str, float] | None = None
-    sum_bps: float | None = None
-    jain: float | None = None
 
 
 def line_bps(link_speed_bps: int, payload_bytes: int) -> float:
@@ -112,59 +98,30 @@ def offered_bps(host_packets: int | None, sent_s: float | None, payload_bytes: i
     return None if host_packets is None or not sent_s else host_packets * payload_bytes * 8 / sent_s
 
 
-def derive_shared_time(
+def sum_rates(rates_bps: Iterable[float | None]) -> tuple[float | None, float | None]:
+    """Sum of the guests' rates, and Jain's index over them; both are None if one rate is not known."""
+    every = list(rates_bps)
+    known = [each for each in every if each is not None]
+    return (sum(known), jain_index(known)) if known and len(known) == len(every) else (None, None)
+
+
+def derive_guest_rates(
     flows: Sequence[SinkFlowRecord], guests: Sequence[str], origin_ns: int | None, payload_bytes: int, bin_s: float
 ) -> SharedTime:
     """Derive all guests' rates over the time in which all of them send."""
-    began, ended = begins(flows, guests), ends(flows, guests)
-    if origin_ns is None or None in began or None in ended:
-        return SharedTime()
-    first, stop = whole_bins(
-        max(each for each in began if each is not None),
-        min(each for each in ended if each is not None),
-        origin_ns,
-        round(bin_s * 1e9),
-    )
-    stop = min(stop, max(len(flow.bin_packets) for flow in flows))  # the bins do not count what lies beyond
-    if stop <= first:
-        return SharedTime()
-    of = {guest: bin_rates(flows, guest, stop, payload_bytes, bin_s)[first:] for guest in guests}
-    each_bps = {guest: sum(rates) / len(rates) for guest, rates in of.items()}
-    return SharedTime(
-        first=first,
-        stop=stop,
-        each_bps=each_bps,
-        sum_bps=sum(each_bps.values()),
-        jain=jain_index(each_bps.values()),
-    )
+
+    def rate_bps(guest: str, first: int, stop: int) -> float:
+        rates = bin_rates(flows, guest, stop, payload_bytes, bin_s)[first:]
+        return sum(rates) / len(rates)
+
+    by_guest = {guest: [flow for flow in flows if flow.guest == guest] for guest in guests}
+    return derive_shared_time(by_guest, origin_ns, bin_s, rate_bps)
 
 
-def begins(flows: Sequence[SinkFlowRecord], guests: Sequence[str]) -> list[int | None]:
-    """When the last flow of each guest began, by the sink's clock, or None if one of its flows did not."""
-    return [_extreme(flows, guest, lambda flow: flow.first_at_ns, max) for guest in guests]
-
-
-def ends(flows: Sequence[SinkFlowRecord], guests: Sequence[str]) -> list[int | None]:
-    """When the first flow of each guest ended, by the sink's clock, or None if one of its flows did not begin."""
-    return [_extreme(flows, guest, lambda flow: flow.last_at_ns, min) for guest in guests]
-
-
-def _extreme(
-    flows: Sequence[SinkFlowRecord],
-    guest: str,
-    time_of: Callable[[SinkFlowRecord], int | None],
-    choose: Callable[[list[int]], int],
-) -> int | None:
-    times = [time_of(flow) for flow in flows if flow.guest == guest]
-    known = [each for each in times if each is not None]
-    return choose(known) if known and len(known) == len(times) else None
-
-
-def start_skew_s(flows: Sequence[SinkFlowRecord], guests: Sequence[str], second_after_s: float = 0.0) -> float | None:
+def begin_skew_s(flows: Sequence[SinkFlowRecord], guests: Sequence[str], second_after_s: float = 0.0) -> float | None:
     """Time between the guests' first packets, less the requested delay of each, or None for fewer than two guests."""
     begun = []
     for place, guest in enumerate(guests):
         own = [flow.first_at_ns for flow in flows if flow.guest == guest and flow.first_at_ns is not None]
-        if own:
-            begun.append(min(own) - round(second_after_s * 1e9) * (place > 0))
-    return (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None
+        begun += [min(own) - round(second_after_s * 1e9) * (place > 0)] if own else []
+    return start_skew_s(begun)

@@ -14,6 +14,7 @@ from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.crew_measurement import run_cancellable
+from labconsole.engine.crew_sink import RX, TX, CountedWindow
 from labconsole.engine.crew_stage import NETWORK
 from labconsole.engine.trial.traffic import START_LEAD_S
 from labconsole.errors import MeasurementError, NodeError
@@ -23,7 +24,6 @@ from labconsole.experiments.flow.plan import FlowFactors, FlowPoint
 from labconsole.experiments.flow.rates import HEADER_BYTES
 from labconsole.experiments.flow.record import FlowRequested, HopLoss, ReceiverRecord, SourceRecord
 from labconsole.experiments.flow.script import FIRST_SOURCE_PORT, SINK_ADDRESS, SINK_PORT
-from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.generator import generator_options
 from labconsole.verdict.observations import Snapshot, parse_snapshot
 from labconsole.verdict.reasons import reason
@@ -149,25 +149,14 @@ def _little_endian(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiveWindow:
-    """Observations of one window. ``before`` and ``after``: counters of the UUT and of the source. ``counted``: those
-    of each guest at both ends. ``silent``: guests that did not answer, and why.
+class ReceiveWindow(CountedWindow):
+    """Observations of one window; the node outside is the source. ``counted``: counts of each guest at both ends.
+    ``silent``: guests that did not answer, and why.
     """
 
     sent: Mapping[str, SentStream]
-    before: tuple[Snapshot, Snapshot]
-    after: tuple[Snapshot, Snapshot]
     counted: Mapping[str, tuple[GuestCounts | None, GuestCounts | None]]
     silent: tuple[tuple[str, str], ...] = ()
-
-    def moved(self, node: int, interface: str | None, statistic: int) -> int | None:
-        """Increase of a counter of an interface of the UUT (0) or of the source (1), or None if it was not there all
-        the time.
-        """
-        before, after = (side[node].get(("", interface or "")) for side in (self.before, self.after))
-        if before is None or after is None or after.values[statistic] < before.values[statistic]:
-            return None
-        return after.values[statistic] - before.values[statistic]
 
 
 def build_stream(
@@ -205,8 +194,7 @@ def build_stream(
 
 # -- results -----------------------------------------------------------------------------------------------------------
 # Results of guests that receive: what each was sent and read, and at which place the rest was lost. Pure.
-
-RX, TX, TX_DROPPED = map(STAT_NAMES.index, ("rx_packets", "tx_packets", "tx_dropped"))
+TX_DROPPED = STAT_NAMES.index("tx_dropped")
 
 
 def build_receiver(guest: ReceivingGuest, window: ReceiveWindow, payload_bytes: int) -> ReceiverRecord:
@@ -220,7 +208,7 @@ def build_receiver(guest: ReceivingGuest, window: ReceiveWindow, payload_bytes: 
 
     sent_packets = None if sent is None else sent.sent_packets
     sent_s = None if sent is None or not sent.elapsed_ns else sent.elapsed_ns / 1e9
-    handed = window.moved(0, guest.host_interface, TX)
+    handed = window.count(0, guest.host_interface, TX)
     nic, read, full = difference("nic"), difference("udp"), difference("socket_full")
     no_reader, errors = difference("no_reader"), difference("errors")
     # If another NIC of the guest received too, its IP layer counted more than our packets.
@@ -240,7 +228,7 @@ def build_receiver(guest: ReceivingGuest, window: ReceiveWindow, payload_bytes: 
         output="" if sent is None else sent.error_text or "",
         offered_bps=rate_bps(sent_packets, sent_s, payload_bytes),
         handed_packets=handed,
-        dropped_packets=window.moved(0, guest.host_interface, TX_DROPPED),
+        dropped_packets=window.count(0, guest.host_interface, TX_DROPPED),
         nic_packets=nic,
         ip_packets=ip,
         udp_packets=read,
@@ -321,24 +309,10 @@ def build_source(
         mac=mac,
         address=FAR_ADDRESS,
         generator=generator,
-        nic_packets=window.moved(1, interface, TX),
+        nic_packets=window.count(1, interface, TX),
         uut_interface=uut_interface,
-        uut_packets=window.moved(0, uut_interface, RX),
+        uut_packets=window.count(0, uut_interface, RX),
     )
-
-
-def sum_received(receivers: Sequence[ReceiverRecord]) -> tuple[float | None, float | None]:
-    """Sum of the guests' rates, and Jain's index over them; both are None if one rate is not known."""
-    rates = [each.payload_bps for each in receivers if each.payload_bps is not None]
-    if not rates or len(rates) < len(receivers):
-        return None, None
-    return sum(rates), jain_index(rates)
-
-
-def receive_skew_s(receivers: Sequence[ReceiverRecord]) -> float | None:
-    """Time between the first and the last start of the streams, or None if there are not two."""
-    begun = [each.started_ns for each in receivers if each.started_ns is not None]
-    return (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None
 
 
 # -- one attempt -------------------------------------------------------------------------------------------------------

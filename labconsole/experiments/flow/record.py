@@ -14,24 +14,20 @@ from labconsole.model.flow_scenarios import DiskBeside, Weights, WeightSteps
 from labconsole.model.record.kind import (
     Bin,
     Bytes,
-    CrewTrialRef,
-    ExperimentRecord,
     Guests,
+    GuestTrialRecord,
     Ns,
+    Packets,
+    Placing,
     ProgramRecord,
+    Rate,
+    Ratio,
     RecordKind,
     Seconds,
     columns_of,
 )
-from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS
-
-FLOW_FORMAT = 1
-
-Packets = Annotated[int, Field(ge=0, lt=2**63)]
-Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class FlowRequested(StrictModel):
@@ -42,7 +38,7 @@ class FlowRequested(StrictModel):
 
     platform: str
     guests: Guests
-    cpu: Literal["same", "own", "any"]
+    cpu: Placing
     offered_bps: int
     limits_bps: tuple[int, ...]
     greedy: Annotated[int, Field(ge=1)]
@@ -286,7 +282,7 @@ class BackgroundDiskRecord(StrictModel):
     recovered_s: Seconds | None = None
 
 
-class FlowRecord(ExperimentRecord):
+class FlowRecord(GuestTrialRecord):
     """One trial. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
     ``origin_ns``: arrival of the first packet of any flow at the sink, by its wall clock: bin 0 begins there.
@@ -301,17 +297,7 @@ class FlowRecord(ExperimentRecord):
     """
 
     flow_id: str
-    format: int = FLOW_FORMAT
-    started_at: str
-    finished_at: str
-    testbed: str
-    testbed_fingerprint: str
-    emulated: bool
-    operator: str
-    labconsole_version: str
-    plan: CrewTrialRef
     requested: FlowRequested
-    set_up: SetUp | None
     link_speed_bps: int
     line_bps: Rate
     origin_ns: Ns | None
@@ -332,27 +318,19 @@ class FlowRecord(ExperimentRecord):
     start_skew_s: Seconds | None
     swapped_pages: int | None
     program: ProgramRecord | None = None
-    in_force: InForce | None = None
-    verdict: Verdict
-    attestation: Attestation
-    influences: tuple[Figures, ...] = ()
-    environment: Environment
-    status: Literal["done", "failed"]
-    failure: str | None = None
 
     @property
-    def timekeeper(self) -> SinkRecord | None:
-        """The timekeeper: the sink."""
-        return self.sink
+    def timekeeper_node(self) -> str | None:
+        """The sink's node."""
+        return None if self.sink is None else self.sink.node
 
 
 RECORD = RecordKind(
     name="flow",
     plural="flows",
     record=FlowRecord,
-    format=FLOW_FORMAT,
-    columns=lambda record: columns_of(record.flow_id, record),
-    run_ids=lambda record: [],
+    format=1,
+    columns=columns_of,
     measured=lambda record: {
         "sent_payload_bps": [each.payload_bps for each in record.senders],
         "read_payload_bps": [each.payload_bps for each in record.receivers],

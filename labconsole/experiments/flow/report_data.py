@@ -13,7 +13,6 @@ from labconsole.experiments.flow.summary import (
     FlowPointResult,
     FlowsSummary,
     flow_key,
-    set_up_of,
     summarize_flows,
 )
 from labconsole.measure.paired_blocks import (
@@ -214,7 +213,7 @@ def _mean_bps(records: Sequence[FlowRecord]) -> SetUpMean:
     values: dict[str, list[float]] = {}
     for each in records:
         if each.sum_bps is not None:
-            values.setdefault(set_up_of(each), []).append(each.sum_bps)
+            values.setdefault(each.set_up_id, []).append(each.sum_bps)
     return mean_over_set_ups(values)
 
 

@@ -15,7 +15,6 @@ from labconsole.experiments.flow.base import FlowMeasurement, FlowObservation
 from labconsole.experiments.flow.live_view import SendingWatch
 from labconsole.experiments.flow.record import LimiterRecord, RingGuestRecord
 from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer, silent_guests
-from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.record.run import Reason
 from labconsole.platforms.base.guest_shell import DONE, WAITS, build_simultaneous_line
 from labconsole.verdict.observations import Snapshot, parse_snapshot
@@ -153,14 +152,6 @@ def reported_bytes(output: str) -> int | None:
     """Payload bytes that iperf reports for all that it sent."""
     found = _SAID.search(output)
     return None if found is None else int(found[1])
-
-
-def ring_sum(ring: Sequence[RingGuestRecord]) -> tuple[float | None, float | None]:
-    """Sum of all guests' rates, and Jain's index over them; both are None if one rate is not known."""
-    rates = [each.out_bps for each in ring if each.out_bps is not None]
-    if not rates or len(rates) < len(ring):
-        return None, None
-    return sum(rates), jain_index(rates)
 
 
 def ring_reasons(ring: Sequence[RingGuestRecord], window_s: float | None) -> Iterator[Reason]:

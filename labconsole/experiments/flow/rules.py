@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Final
 
 from labconsole.experiments.flow.record import (
     FlowRecord,
@@ -14,7 +15,7 @@ from labconsole.experiments.flow.record import (
     WeightStepRecord,
 )
 from labconsole.measure.recompute import guest_trial as common
-from labconsole.measure.recompute.guest_trial import VerdictRules
+from labconsole.measure.recompute.guest_trial import Condition, VerdictRules
 from labconsole.model.tolerances import Tolerances
 
 # -- guests that send --------------------------------------------------------------------------------------------------
@@ -283,6 +284,9 @@ OUT_RULES: VerdictRules[FlowRecord] = VerdictRules(
     excused={"offered_short": is_link_limited},  # an earlier version gave this reason on a full link
 )
 
+NEVER: Final[Mapping[str, Condition[FlowRecord]]] = dict.fromkeys(OUT_RULES.only, lambda record, limits: False)
+"""Reasons that a trial has only if its guests send to the sink, or for what its own rules say."""
+
 
 # -- guests in a ring, or that receive ---------------------------------------------------------------------------------
 # Rules for the reasons of a trial of guests in a ring, or that receive, stated a second time.
@@ -326,6 +330,7 @@ def _is_ring_open(record: FlowRecord, limits: Tolerances) -> bool:
 
 RING_RULES: VerdictRules[FlowRecord] = VerdictRules(
     only={
+        **NEVER,
         "generator_failed": lambda record, limits: any(_is_ring_failed(record, each) for each in record.ring),
         "no_packets": _is_ring_empty,
         "witnesses_disagree": _is_ring_open,
@@ -333,22 +338,6 @@ RING_RULES: VerdictRules[FlowRecord] = VerdictRules(
         "limiter_unasked": is_limited_unasked,
         "programs_differ": lambda record, limits: common.is_program_unlike(record.program),
         "swapped": common.is_swapped,
-        **dict.fromkeys(
-            (
-                "start_skew",
-                "offered_short",
-                "offered_over",
-                "duration_cut",
-                "duration_stretched",
-                "rate_uncertain",
-                "capture_incomplete",
-                "weights_missing",
-                "weights_late",
-                "mark_lost",
-                "job_failed",
-            ),
-            lambda record, limits: False,
-        ),
     },
     also={
         "guests_missing": _is_ring_silent,
@@ -440,6 +429,7 @@ def _is_lost_at_source(record: FlowRecord, limits: Tolerances) -> bool:
 
 IN_RULES: VerdictRules[FlowRecord] = VerdictRules(
     only={
+        **NEVER,
         "generator_failed": lambda record, limits: any(map(_is_unsent, record.receivers)),
         "generator_errors": lambda record, limits: any(each.errors for each in _sent(record)),
         "no_packets": _is_empty,
@@ -454,20 +444,6 @@ IN_RULES: VerdictRules[FlowRecord] = VerdictRules(
         "start_skew": common.is_start_apart,
         "programs_differ": lambda record, limits: common.is_program_unlike(record.program),
         "swapped": common.is_swapped,
-        **dict.fromkeys(
-            (
-                "limiter_missing",
-                "limiter_unasked",
-                "offered_over",
-                "rate_uncertain",
-                "capture_incomplete",
-                "weights_missing",
-                "weights_late",
-                "mark_lost",
-                "job_failed",
-            ),
-            lambda record, limits: False,
-        ),
     },
     also={"not_observed": lambda record, limits: common.is_program_unknown(record.program)},
     excused={},

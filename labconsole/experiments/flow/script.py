@@ -6,12 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from labconsole.engine.crew_sink import RX, SinkWindow, count_arrivals
 from labconsole.experiments.flow.rates import offered_bps, own_rate, sent_for_s
 from labconsole.experiments.flow.record import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
-from labconsole.verdict.observations import Snapshot
-from labconsole.wire.capture import CaptureResult
-from labconsole.wire.codec import STAT_NAMES
-from labconsole.wire.flows import CountedFlow
 from labconsole.wire.guests import AskedGuest, AskedGuests
 from labconsole.wire.queues import TakenChanges
 
@@ -106,8 +103,6 @@ def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:
 # -- observations ------------------------------------------------------------------------------------------------------
 # Observations of one window of sending, and the parts of a record that follow from them.
 
-_RX = STAT_NAMES.index("rx_packets")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSender:
@@ -121,20 +116,13 @@ class FlowSender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowWindow:
-    """Observations of one window. ``before`` and ``after``: counters of the UUT and the sink. ``taken``: changes of
-    weights; ``kept_bps``: the guests' rates by them at the end. ``capture``: None if it failed; ``capture_failure``
-    says why.
-    """
+class FlowWindow(SinkWindow):
+    """Observations of one window. ``taken``: changes of weights; ``kept_bps``: the guests' rates by them at the end."""
 
     answered: AskedGuests
-    before: tuple[Snapshot, Snapshot]
-    after: tuple[Snapshot, Snapshot]
     limiters: Mapping[str, LimiterRecord] = field(default_factory=dict)
     taken: TakenChanges | None = None
     kept_bps: tuple[int | None, ...] = ()
-    capture: CaptureResult | None = None
-    capture_failure: str = ""
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
@@ -145,42 +133,17 @@ class FlowWindow:
         """The output of a guest's console, or None."""
         return next((each for each in self.answered.guests if each.guest == guest), None)
 
-    @property
-    def origin_ns(self) -> int | None:
-        """When the first packet of a flow arrived at the sink, or None without a capture."""
-        return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
-
 
 def build_flows(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[SinkFlowRecord, ...]:
     """Every flow of the crew, including those without packets; empty if nothing was captured."""
-    if window.capture is None or window.capture.flows is None:
+    if (counted := window.counted) is None:
         return ()
-    counted = {
-        (each.mac.lower(), each.udp_source_port, each.udp_sink_port): each for each in window.capture.flows.flows
-    }
     return tuple(
-        _build_flow(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
+        count_arrivals(counted.get((sender.mac, port, SINK_PORT))).build_record(
+            SinkFlowRecord, guest=sender.name, flow=number, udp_source_port=port
+        )
         for sender in senders
         for number, port in enumerate(sender.sending.ports, 1)
-    )
-
-
-def _build_flow(guest: str, number: int, port: int, counted: CountedFlow | None) -> SinkFlowRecord:
-    bins: list[int] = []
-    if counted is not None and counted.bins:
-        bins = [0] * (counted.bins[-1] + 1)
-        for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
-            bins[place] = packets
-    return SinkFlowRecord(
-        guest=guest,
-        flow=number,
-        udp_source_port=port,
-        packets=0 if counted is None else counted.packets,
-        bytes=0 if counted is None else counted.bytes,
-        first_at_ns=None if counted is None else counted.first_at_ns,
-        last_at_ns=None if counted is None else counted.last_at_ns,
-        bin_packets=tuple(bins),
-        outside_packets=0 if counted is None else counted.outside_packets,
     )
 
 
@@ -195,7 +158,7 @@ def build_sender(
     said = window.said(sender.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
     packets = sum(flow.packets for flow in flows if flow.guest == sender.name)
-    host_packets = None if sender.host_interface is None else _received(window, 0, sender.host_interface)
+    host_packets = window.count(0, sender.host_interface, RX)
     return SenderRecord(
         guest=sender.name,
         address=sender.address,
@@ -219,28 +182,6 @@ def build_sink(
     """Build the record of all that the sink counted, or None if it did not capture. ``marks``: packets of ours that
     belong to no flow.
     """
-    capture = window.capture
-    if capture is None or capture.flows is None:
-        return None
-    of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
-    return SinkRecord(
-        node=node,
-        interface=interface,
-        address=SINK_ADDRESS,
-        mac=mac,
-        captured_packets=capture.flows.packets,
-        dropped_packets=capture.dropped_kernel_packets,
-        nic_packets=_received(window, 1, interface),
-        other_packets=capture.flows.other_packets,
-        control_packets=capture.flows.control_packets,
-        foreign_packets=of_flows - sum(flow.packets for flow in flows) - marks,
-        fragments=capture.flows.fragments,
-    )
-
-
-def _received(window: FlowWindow, node: int, interface: str) -> int | None:
-    """Packets in at an interface in the window, or None if it was not there all the time."""
-    before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
-    if before is None or after is None or after.values[_RX] < before.values[_RX]:
-        return None
-    return after.values[_RX] - before.values[_RX]
+    own_packets = sum(flow.packets for flow in flows) + marks
+    fragments = 0 if window.flows is None else window.flows.fragments
+    return window.build_sink(SinkRecord, node, interface, mac, own_packets, address=SINK_ADDRESS, fragments=fragments)

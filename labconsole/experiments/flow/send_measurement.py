@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.crew_measurement import (
+from labconsole.engine.crew_measurement import run_cancellable
+from labconsole.engine.crew_sink import (
     MOST_DRAIN_S,
     SinkCapture,
     captured_at_sink,
     find_sink_mac,
     read_counters,
     read_counters_after_drain,
-    run_cancellable,
 )
 from labconsole.errors import GuestLacks, MeasurementError, NodeError, NodeLost
 from labconsole.experiments.flow.base import FlowGuest, FlowMeasurement, FlowObservation

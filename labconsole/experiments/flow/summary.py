@@ -17,13 +17,12 @@ from labconsole.experiments.flow.ring import reported_bytes
 from labconsole.experiments.flow.weights import WeightStepResult, weight_steps
 from labconsole.measure.paired_blocks import (
     assign_points,
+    build_point_key,
     find_exclusion_code,
     find_varying_fields,
-    hypervisor,
     name_platforms,
     newest_trials,
     sort_key,
-    uut_kernel,
 )
 from labconsole.measure.statistics.bounded_means import drop_interval, lower_bounded, share_over_set_ups
 from labconsole.measure.statistics.effects import Effect, Word
@@ -320,31 +319,13 @@ class FlowsSummary:
 
 def flow_key(record: FlowRecord) -> FlowPointKey:
     """The point that a trial belongs to."""
-    requested = record.requested
-    return FlowPointKey(
-        record.testbed_fingerprint,
-        requested.platform,
-        requested.guests,
-        requested.cpu,
-        requested.offered_bps,
-        requested.limits_bps,
-        requested.greedy,
-        requested.second_after_s,
-        requested.payload_bytes,
-        requested.duration_s,
-        requested.bin_s,
-        requested.memory_mib,
-        uut_kernel(record),
-        hypervisor(record),
-        requested.pattern,
-        () if requested.weights is None else (requested.weights.every_s, requested.weights.steps),
-        () if requested.disk is None else (requested.disk.job, requested.disk.from_s, requested.disk.to_s),
+    weights, disk = record.requested.weights, record.requested.disk
+    return build_point_key(
+        FlowPointKey,
+        record,
+        weights=() if weights is None else (weights.every_s, weights.steps),
+        disk=() if disk is None else (disk.job, disk.from_s, disk.to_s),
     )
-
-
-def set_up_of(record: FlowRecord) -> str:
-    """Id of the crew's set-up, or the record's own if its guests did not start."""
-    return record.flow_id if record.set_up is None else record.set_up.id
 
 
 def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
@@ -368,7 +349,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointResult:
 
     by_set_up: dict[str, list[FlowRecord]] = {}
     for each in entered:
-        by_set_up.setdefault(set_up_of(each), []).append(each)
+        by_set_up.setdefault(each.set_up_id, []).append(each)
 
     def by_trial(take: Callable[[FlowRecord, SharingResult], V | None]) -> dict[str, list[V]]:
         values = {name: [take(each, known[each.flow_id]) for each in group] for name, group in by_set_up.items()}

@@ -329,20 +329,8 @@ def _beside_bare(found: BareHostComparison) -> dict[str, Any]:
 def _format_columns(record: FlowRecord) -> dict[str, str]:
     """The request by the headings of a table's columns."""
     request = record.requested
-    return FlowPoint(
-        0,
-        request.platform,
-        request.guests,
-        request.cpu,
-        request.offered_bps,
-        request.limits_bps,
-        request.greedy,
-        request.second_after_s,
-        request.payload_bytes,
-        request.pattern,
-        request.weights,
-        request.disk,
-    ).format_factors()
+    point = FlowPoint.from_request(request, offered=request.offered_bps, limits=request.limits_bps)
+    return point.format_factors()
 
 
 TEXT = GuestText(

@@ -14,9 +14,9 @@ from labconsole.experiments.flow.record import (
     SinkFlowRecord,
     WeightStepRecord,
 )
-from labconsole.experiments.flow.rules import IN_RULES, OUT_RULES, RING_RULES
+from labconsole.experiments.flow.rules import IN_RULES, NEVER, OUT_RULES, RING_RULES
 from labconsole.measure.recompute import guest_trial as trial
-from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
+from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, differences, same
 from labconsole.measure.recompute.guest_trial import (
     VerdictRules,
     empty_trial_problems,
@@ -278,15 +278,12 @@ def _counted(record: FlowRecord) -> int:
 
 
 def _compared(where: str, stored: Number, recomputed: Number) -> Iterator[Discrepancy]:
-    if not same(stored, recomputed):
-        yield Discrepancy(where=where, stored=stored, recomputed=recomputed)
+    yield from differences({where: (stored, recomputed)})
 
 
 # -- recomputation -----------------------------------------------------------------------------------------------------
 
-SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
-    only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}
-)
+SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(only=NEVER, also={}, excused={})
 """Rules for a trial without guests, which has no reason that rests on what they did."""
 
 
@@ -325,25 +322,20 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
         if each.to != after:
             yield Discrepancy(where=f"ring[{index}].to", stored=each.to, recomputed=after)
     rates: list[float] = []
+    wanted: dict[str, tuple[Number, Number]] = {}
     for index, each in enumerate(ring):
         took_s, again = record.window_s, None
         if each.out_bytes is not None and took_s:
             again = 8 * each.out_bytes / took_s
             rates.append(again)
-        if not same(each.out_bps, again):
-            yield Discrepancy(where=f"ring[{index}].out_bps", stored=each.out_bps, recomputed=again)
+        wanted[f"ring[{index}].out_bps"] = each.out_bps, again
     whole = len(rates) == len(ring) and bool(rates)
-    payload_bytes = record.requested.payload_bytes
-    most_bps = record.link_speed_bps * payload_bytes / (payload_bytes + 66)
-    total_bps, squares = sum(rates), sum(rate * rate for rate in rates)
-    wanted: dict[str, tuple[Number, Number]] = {
-        "line_bps": (record.line_bps, most_bps),
-        "sum_bps": (record.sum_bps, total_bps if whole else None),
-        "jain": (record.jain, total_bps * total_bps / (len(rates) * squares) if whole and squares else None),
+    wanted |= {
+        "line_bps": (record.line_bps, _line_bps(record)),
+        "sum_bps": (record.sum_bps, sum(rates) if whole else None),
+        "jain": (record.jain, trial.compute_jain(rates) if whole else None),
     }
-    for where, (stored, computed) in wanted.items():
-        if not same(stored, computed):
-            yield Discrepancy(where=where, stored=stored, recomputed=computed)
+    yield from differences(wanted)
 
 
 def _receive(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -370,23 +362,24 @@ def _receive(record: FlowRecord) -> Iterator[Discrepancy]:
             wanted[f"{where}.{name}"] = getattr(each, name), again
             if name == "payload_bps" and again is not None:
                 rates.append(again)
-    whole, total_bps, squares = len(rates) == len(receivers), sum(rates), sum(rate * rate for rate in rates)
-    whole = whole and bool(rates)
-    begun = [each.started_ns for each in receivers if each.started_ns is not None]
-    most_bps = record.link_speed_bps * requested.payload_bytes / (requested.payload_bytes + 66)
+    whole, total_bps, most_bps = bool(rates) and len(rates) == len(receivers), sum(rates), _line_bps(record)
     wanted |= {
         "line_bps": (record.line_bps, most_bps),
         "sum_bps": (record.sum_bps, total_bps if whole else None),
         "line_ratio": (record.line_ratio, total_bps / most_bps if whole else None),
-        "start_skew_s": (record.start_skew_s, (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None),
+        "start_skew_s": (record.start_skew_s, trial.compute_skew_s(each.started_ns for each in receivers)),
     }
-    if whole and squares:
-        wanted["jain"] = record.jain, total_bps * total_bps / (len(rates) * squares)
-    yield from (
-        Discrepancy(where=where, stored=stored, recomputed=again)
-        for where, (stored, again) in wanted.items()
-        if not same(stored, again)
-    )
+    if whole and (jain := trial.compute_jain(rates)) is not None:
+        wanted["jain"] = record.jain, jain
+    yield from differences(wanted)
+
+
+def _line_bps(record: FlowRecord) -> float:
+    """What the link carries of this payload: each datagram has Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble
+    and gap 20 in addition.
+    """
+    payload_bytes = record.requested.payload_bytes
+    return record.link_speed_bps * payload_bytes / (payload_bytes + 66)
 
 
 def _losses(each: ReceiverRecord) -> dict[str, int]:
@@ -439,28 +432,26 @@ def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
 def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
     """Check rates by the formulas of docs/flow.md, without the functions that made the record."""
     requested = record.requested
-    bits, window = 8 * requested.payload_bytes, _shared_bins(record)
+    bits = 8 * requested.payload_bytes
+    window = trial.find_shared_bins(record.flows, record.origin_ns, requested.bin_s)
     each_bps: dict[str, float] = {}
     if window is not None:
         for sender in record.senders:
             counts = [each.bin_packets[window.start : window.stop] for each in _guest_flows(record, sender.guest)]
             each_bps[sender.guest] = sum(map(sum, counts)) * bits / (len(window) * requested.bin_s)
     total_bps = sum(each_bps.values()) if each_bps else None
-    squares = sum(rate * rate for rate in each_bps.values())
-    wire_bytes = requested.payload_bytes + 66  # Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble and gap 20
-    most_bps = record.link_speed_bps * requested.payload_bytes / wire_bytes
+    most_bps = _line_bps(record)
     firsts = [_least(each.first_at_ns for each in _guest_flows(record, sender.guest)) for sender in record.senders]
     late_ns = round(requested.second_after_s * 1e9)
     known = [first if place == 0 else first - late_ns for place, first in enumerate(firsts) if first is not None]
-    skew_s = (max(known) - min(known)) / 1e9 if len(known) > 1 else None
     wanted: dict[str, tuple[Number, Number]] = {
         "line_bps": (record.line_bps, most_bps),
         "shared_from": (record.shared_from, None if window is None else window.start),
         "shared_to": (record.shared_to, None if window is None else window.stop),
         "sum_bps": (record.sum_bps, total_bps),
-        "jain": (record.jain, total_bps * total_bps / (len(each_bps) * squares) if total_bps and squares else None),
+        "jain": (record.jain, trial.compute_jain(each_bps.values())),
         "line_ratio": (record.line_ratio, None if total_bps is None else total_bps / most_bps),
-        "start_skew_s": (record.start_skew_s, skew_s),
+        "start_skew_s": (record.start_skew_s, trial.compute_skew_s(known)),
     }
     for index, sender in enumerate(record.senders):
         own = _guest_flows(record, sender.guest)
@@ -475,9 +466,7 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
         )
         wanted[f"senders[{index}].offered_bps"] = sender.offered_bps, offered_bps
         wanted[f"senders[{index}].shared_bps"] = sender.shared_bps, each_bps.get(sender.guest)
-    for where, (stored, again) in wanted.items():
-        if not same(stored, again):
-            yield Discrepancy(where=where, stored=stored, recomputed=again)
+    yield from differences(wanted)
 
 
 def _guest_flows(record: FlowRecord, guest: str) -> list[SinkFlowRecord]:
@@ -486,23 +475,6 @@ def _guest_flows(record: FlowRecord, guest: str) -> list[SinkFlowRecord]:
 
 def _least(times: Iterable[int | None]) -> int | None:
     return min((each for each in times if each is not None), default=None)
-
-
-def _shared_bins(record: FlowRecord) -> range | None:
-    """The bins that begin after the first packet of every flow and end before the last of every one, or None without
-    any.
-    """
-    bin_ns, origin_ns = round(record.requested.bin_s * 1e9), record.origin_ns
-    begun, ended = [each.first_at_ns for each in record.flows], [each.last_at_ns for each in record.flows]
-    if origin_ns is None or not begun or None in begun or None in ended:
-        return None
-    inside = [
-        number
-        for number in range(max(len(each.bin_packets) for each in record.flows))
-        if all(first is not None and origin_ns + number * bin_ns >= first for first in begun)
-        and all(last is not None and origin_ns + (number + 1) * bin_ns <= last for last in ended)
-    ]
-    return range(inside[0], inside[-1] + 1) if inside else None
 
 
 RECOMPUTE = recompute_flow

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from labconsole.comparison.guest_trials import TrialFacts, build_guest_trials
 from labconsole.contracts.measured import (
     FROM_MEMORY,
     HELD,
@@ -26,7 +27,6 @@ from labconsole.experiments.job.points import (
     enters,
     mean_of,
     point_key,
-    set_up_of,
     split_times_by_guest,
     uneven,
 )
@@ -35,7 +35,6 @@ from labconsole.experiments.job.record import JobRecord
 from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 
 def _time(name: str) -> Quantity:
@@ -67,7 +66,7 @@ def _build_trial(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> Tri
         },
         words=_describe_point(record, key),
         values=_values(record) if enters(record) else {},
-        set_up=set_up_of(record),
+        set_up=record.set_up_id,
         work=key.program,
         from_memory=is_possibly_cached(record),
     )
@@ -93,10 +92,7 @@ def _describe_point(record: JobRecord, key: PointKey) -> str:
     requested = record.requested
     text = f"{requested.platform}: {requested.job} ({requested.size}) in {requested.guests} guests"
     if requested.job in JOBS:
-        working = "one" if requested.guests == 1 else requested.working
-        text = JobPoint(
-            0, requested.platform, requested.job, requested.size, requested.guests, working, requested.cpu
-        ).words()
+        text = JobPoint.from_request(requested).words()
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB each"]
     return ", ".join([text, *format_cpu_limits(key), *memory])
 

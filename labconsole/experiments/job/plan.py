@@ -11,12 +11,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from labconsole.model.jobs import JOBS, Job
-from labconsole.model.plan.crews import DIFFERENT, GuestCounts, MemoryMib, Placing, PlannedCrews, different
+from labconsole.model.plan.crews import (
+    DIFFERENT,
+    PLACED,
+    CrewPoint,
+    GuestCounts,
+    MemoryMib,
+    Placings,
+    PlannedCrews,
+    different,
+)
 from labconsole.model.strict_model import StrictModel
 
 Working = Literal["one", "all", "one-two"]
@@ -79,7 +88,7 @@ class JobFactors(StrictModel):
     jobs: Annotated[tuple[Wish, ...], Field(min_length=1, max_length=100), AfterValidator(_different_jobs)]
     guests: GuestCounts = (1,)
     working: Annotated[tuple[Working, ...], Field(min_length=1), DIFFERENT] = ("one",)
-    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    cpu: Placings = ("any",)
     limit_s: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=86_400)] = 600.0
     cpu_shares: Annotated[tuple[CpuShares, ...], Field(min_length=1)] | None = None
     cpu_quota_ratio: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.01, le=1.0)] | None = None
@@ -133,29 +142,13 @@ class JobFactors(StrictModel):
         return self
 
 
-class CrewKey(NamedTuple):
-    """A change in any of these needs a new set-up."""
-
-    platform: str
-    guests: int
-    cpu: Placing
-
-
 @dataclass(frozen=True, slots=True)
-class JobPoint:
-    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+class JobPoint(CrewPoint):
+    """One design point."""
 
-    index: int
-    platform: str
     job: str
     size: int
-    guests: int
     working: Working
-    cpu: Placing
-
-    @property
-    def crew(self) -> CrewKey:
-        return CrewKey(self.platform, self.guests, self.cpu)
 
     def words(self) -> str:
         """``lxc: cpu-sqrt2 (2000 digits) in 1 of 5 guests on the same CPU``."""
@@ -163,7 +156,7 @@ class JobPoint:
         working = works[self.working] + (f" {self.guests}" if self.working == "one-two" else "")
         if self.guests == 1:
             working = "1"
-        where = {"same": " on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
+        where = " on the same CPU" if self.cpu == "same" else PLACED[self.cpu]
         guests = "guest" if self.guests == 1 else "guests"
         return f"{self.platform}: {JOBS[self.job].words(self.size)} in {working} {guests}{where}"
 
@@ -199,7 +192,7 @@ def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...
                         if guests == 1 and (working == "one-two" or (working == "all" and "one" in factors.working)):
                             continue
                         works = "one" if guests == 1 else working
-                        found.append(JobPoint(len(found), platform, wish.job, wish.effective_size, guests, works, cpu))
+                        found.append(JobPoint(len(found), platform, guests, cpu, wish.job, wish.effective_size, works))
     return tuple(found)
 
 

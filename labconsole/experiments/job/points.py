@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from labconsole.experiments.job.plan import COPIES_OF_ONE_TWO
 from labconsole.experiments.job.record import JobRecord
-from labconsole.measure.paired_blocks import BARE_HOST, hypervisor, uut_kernel
+from labconsole.measure.paired_blocks import BARE_HOST, build_point_key
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
 
@@ -65,20 +65,13 @@ def point_key(record: JobRecord, bare: Collection[tuple[str, str]]) -> PointKey:
     """Return the point of a trial. ``bare``: the platforms of the bare host, see bare_platforms()."""
     requested = record.requested
     crew = (requested.cpu_shares, requested.cpu_quota_ratio, None if is_bare(record, bare) else requested.memory_mib)
-    return PointKey(
-        testbed_fingerprint=record.testbed_fingerprint,
-        platform=requested.platform,
-        job=requested.job,
-        size=requested.size,
-        guests=requested.guests,
+    programs = [used for used in (record.program, record.client) if used is not None]
+    return build_point_key(
+        PointKey,
+        record,
         working="one" if requested.guests == 1 else requested.working,
-        cpu=requested.cpu,
         crew=crew if any(each is not None for each in crew) else (),
-        program="+".join(
-            each[:12] for used in (record.program, record.client) if used is not None for each in used.sha256
-        ),
-        kernel=uut_kernel(record),
-        hypervisor=hypervisor(record),
+        program="+".join(each[:12] for used in programs for each in used.sha256),
     )
 
 
@@ -120,11 +113,6 @@ def split_times_by_guest(record: JobRecord) -> tuple[list[float], list[float]]:
     return one, two
 
 
-def set_up_of(record: JobRecord) -> str:
-    """Return the ID of its crew. A trial whose guests did not start has none, so its own ID is returned."""
-    return record.job_id if record.set_up is None else record.set_up.id
-
-
 def seconds_of(record: JobRecord) -> list[float]:
     return [copy.seconds for copy in record.copies if copy.seconds is not None]
 
@@ -142,8 +130,8 @@ def build_point_times(key: PointKey, every: Sequence[JobRecord], entered: Sequen
     slowest: dict[str, list[float]] = {}
     several = [seconds for record in entered if len(seconds := seconds_of(record)) > 1]
     for record in entered:
-        means.setdefault(set_up_of(record), []).append(statistics.fmean(seconds_of(record)))
-        slowest.setdefault(set_up_of(record), []).append(max(seconds_of(record)))
+        means.setdefault(record.set_up_id, []).append(statistics.fmean(seconds_of(record)))
+        slowest.setdefault(record.set_up_id, []).append(max(seconds_of(record)))
     ratios = [copy.clock_ratio for record in entered for copy in record.copies if copy.clock_ratio is not None]
     apart = key.working == "one-two"
     jains = [] if apart else [jain for times in several if (jain := jain_index(1 / each for each in times)) is not None]
@@ -165,7 +153,7 @@ def _apart(entered: Sequence[JobRecord]) -> Iterator[SetUpMean]:
     for place in range(sum(COPIES_OF_ONE_TWO)):
         of_set_ups: dict[str, list[float]] = {}
         for record in entered:
-            of_set_ups.setdefault(set_up_of(record), []).append(seconds_of(record)[place])
+            of_set_ups.setdefault(record.set_up_id, []).append(seconds_of(record)[place])
         yield mean_over_set_ups(of_set_ups)
 
 

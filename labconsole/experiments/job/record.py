@@ -12,21 +12,18 @@ from pydantic import Field
 
 from labconsole.model.record.kind import (
     Bytes,
-    CrewTrialRef,
     EmptyJobs,
-    ExperimentRecord,
     Guests,
+    GuestTrialRecord,
     Ns,
+    Placing,
     ProgramRecord,
     RecordKind,
     Seconds,
     TimekeeperRecord,
     columns_of,
 )
-from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
-
-JOB_FORMAT = 1
 
 
 class JobRequested(StrictModel):
@@ -38,7 +35,7 @@ class JobRequested(StrictModel):
     command: str
     guests: Guests
     working: Literal["one", "all", "one-two"]
-    cpu: Literal["same", "own", "any"]
+    cpu: Placing
     limit_s: float
     cpu_shares: tuple[int, ...] | None = None
     cpu_quota_ratio: float | None = None
@@ -111,7 +108,7 @@ class DiskRecord(StrictModel):
     guests: tuple[GuestDiskBytes, ...]
 
 
-class JobRecord(ExperimentRecord):
+class JobRecord(GuestTrialRecord):
     """One trial. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
     ``start_skew_s``: between the first and the last start mark. ``swapped_pages``: pages that the UUT swapped in or out
@@ -122,17 +119,7 @@ class JobRecord(ExperimentRecord):
     """
 
     job_id: str
-    format: int = JOB_FORMAT
-    started_at: str
-    finished_at: str
-    testbed: str
-    testbed_fingerprint: str
-    emulated: bool
-    operator: str
-    labconsole_version: str
-    plan: CrewTrialRef
     requested: JobRequested
-    set_up: SetUp | None
     empty: EmptyJobs | None
     program: ProgramRecord | None
     client: ProgramRecord | None = None
@@ -142,21 +129,18 @@ class JobRecord(ExperimentRecord):
     swapped_pages: int | None
     disk: DiskRecord | None = None
     link_speed_bps: Annotated[int, Field(ge=1, lt=2**63)] | None = None
-    in_force: InForce | None = None
-    verdict: Verdict
-    attestation: Attestation
-    influences: tuple[Figures, ...] = ()
-    environment: Environment
-    status: Literal["done", "failed"]
-    failure: str | None = None
+
+    @property
+    def timekeeper_node(self) -> str | None:
+        """The timekeeper."""
+        return None if self.timekeeper is None else self.timekeeper.node
 
 
 RECORD = RecordKind(
     name="job",
     plural="jobs",
     record=JobRecord,
-    format=JOB_FORMAT,
-    columns=lambda record: columns_of(record.job_id, record),
-    run_ids=lambda record: [],
+    format=1,
+    columns=columns_of,
     measured=lambda record: {"seconds": [copy.seconds for copy in record.copies]},
 )

@@ -23,7 +23,6 @@ from labconsole.experiments.job.points import (
     enters,
     mean_of,
     point_key,
-    set_up_of,
     slowest_of,
     split_times_by_guest,
 )
@@ -350,7 +349,7 @@ def _isolation(
     """Compare in one crew, and so in one set-up, whose trials take turns."""
 
     def of_crew(record: JobRecord) -> str:
-        return set_up_of(record)
+        return record.set_up_id
 
     def times(guest: int) -> Effect:
         return blocks.effect(

@@ -232,18 +232,10 @@ def _isolation_found(found: IsolationResult) -> dict[str, Any]:
     }
 
 
-def _format_columns(record: JobRecord) -> dict[str, str]:
-    """The request by the headings of a table's columns."""
-    request = record.requested
-    return JobPoint(
-        0, request.platform, request.job, request.size, request.guests, request.working, request.cpu
-    ).format_factors()
-
-
 TEXT = GuestText(
     request=format_job_request,
     result=format_times,
-    columns=_format_columns,
+    columns=lambda record: JobPoint.from_request(record.requested).format_factors(),
     lines=format_trial,
     summarize=summarize_jobs,
     summary_lines=summary_lines,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from functools import partial
 
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.experiments.job.plan import COPIES_OF_ONE_TWO
 from labconsole.experiments.job.record import CopyRecord, JobRecord
 from labconsole.measure.recompute import guest_trial as trial
-from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
+from labconsole.measure.recompute.discrepancy import Discrepancy, against, differences, same
 from labconsole.measure.recompute.guest_trial import (
     VerdictRules,
     empty_trial_problems,
@@ -195,15 +196,10 @@ def recompute_job(record: JobRecord) -> list[Discrepancy]:
     for index, copy in enumerate(record.copies):
         where = f"copies[{index}]"
         again = _times(copy, None if record.empty is None else record.empty.mean_s)
-        for name, value in again.items():
-            stored: Number = getattr(copy, name)
-            if not same(stored, value):
-                found.append(Discrepancy(where=f"{where}.{name}", stored=stored, recomputed=value))
+        found += differences({f"{where}.{name}": (getattr(copy, name), value) for name, value in again.items()})
         found += _order(where, copy)
-    starts = [copy.start_reply_ns for copy in record.copies if copy.start_reply_ns is not None]
-    skew_s = (max(starts) - min(starts)) / 1e9 if len(starts) > 1 else None
-    if not same(record.start_skew_s, skew_s):
-        found.append(Discrepancy(where="start_skew_s", stored=record.start_skew_s, recomputed=skew_s))
+    skew_s = trial.compute_skew_s(copy.start_reply_ns for copy in record.copies)
+    found += differences({"start_skew_s": (record.start_skew_s, skew_s)})
     found += _copies(record)
     found += _disk(record)
     return [*found, *find_implausible(record), *recompute_verdict(record, RULES)]
@@ -269,8 +265,4 @@ def _disk(record: JobRecord) -> Iterator[Discrepancy]:
 
 
 RECOMPUTE = recompute_job
-
-
-def UNJUDGED(record: JobRecord) -> Iterator[str]:
-    """Return what of its verdict cannot be judged again."""
-    return unjudged_reasons(record, RULES)
+UNJUDGED = partial(unjudged_reasons, rules=RULES)

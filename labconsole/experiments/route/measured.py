@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from labconsole.comparison.guest_trials import TrialFacts, build_guest_trials
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.route.points import lost_ratio, route_key, set_up_of, sum_pps
+from labconsole.experiments.route.points import lost_ratio, route_key, sum_pps
 from labconsole.experiments.route.record import RECORD as KIND
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialFacts, build_guest_trials
 
 FORWARDED = Quantity(name="forwarding rate", unit="pps", better="higher", shown_unit="kpackets/s", scale=1e3)
 OF_THE_POINT = (
@@ -40,7 +40,7 @@ def _build_trial(record: RouteRecord) -> TrialFacts:
         factors={name: getattr(key, name) for name in OF_THE_POINT},
         words=f"{key.platform}: {key.words}, {key.frame_bytes} B{memory}",
         values={} if rate is None else {FORWARDED: MeasuredValue(rate, _bound(record), resolution=_packet_pps(record))},
-        set_up=set_up_of(record),
+        set_up=record.set_up_id,
     )
 
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.contracts.experiment import Bench
-from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.engine.crew_measurement import (
+from labconsole.contracts.picture import CopyState, OverTime, PictureGuest, StepPicture
+from labconsole.engine.crew_measurement import CrewAttempt, apply_changes, run_cancellable
+from labconsole.engine.crew_sink import (
     CountingWatch,
-    CrewAttempt,
     SinkCapture,
-    apply_changes,
     captured_at_sink,
+    find_indices,
     find_sink_mac,
     read_counters,
     read_counters_after_drain,
-    run_cancellable,
+    show_rates,
 )
 from labconsole.engine.trial.setup import MAX_COUNT
 from labconsole.engine.trial.traffic import START_LEAD_S
@@ -49,7 +49,6 @@ from labconsole.model.generator import generator_options
 from labconsole.network.links import BridgeStation
 from labconsole.verdict.changes import Port
 from labconsole.wire.changes import AnyChange
-from labconsole.wire.counters import CountersSampled
 from labconsole.wire.execution import Execute
 from labconsole.wire.generator import (
     CloseGenerator,
@@ -58,7 +57,6 @@ from labconsole.wire.generator import (
     StartGenerator,
     WaitForGenerator,
 )
-from labconsole.wire.links import ReadLinks
 from labconsole.wire.stream_spec import StreamSpec
 
 CAPTURE, TOKEN = "routes", "route"
@@ -261,29 +259,18 @@ class RouteMeasurement:
 
     async def _indices(self, routers: Sequence[Router]) -> dict[int, str]:
         """Index to router, for the UUT's interfaces at which routers hand over what they forwarded."""
-        names = {router.host_interface: router.name for router in routers if router.host_interface is not None}
-        links = (await self._crew.uut.ask(ReadLinks())).links
-        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
+        names = {router.host_interface: router.name for router in routers}
+        return await find_indices(self._crew.uut, names)
 
-    @contextmanager
-    def _watched(self, routers: Sequence[Router], indices: Mapping[int, str]) -> Iterator[None]:
+    def _watched(
+        self, routers: Sequence[Router], indices: Mapping[int, str]
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Show each router's rate live."""
         text = f"{len(routers)} router{'s forward' if len(routers) > 1 else ' forwards'}"
-        found = (f"{text} for {self._factors.duration_s:g} s",)
-        guests = tuple(PictureGuest(name=router.name, state=CopyState.WORKS) for router in routers)
         watch = CountingWatch(indices, "rx_packets", 1e-3)
 
-        def show() -> None:
-            over_time = watch.over_time("What routers forward", "kpackets/s out of each router") if indices else None
-            self._bench.show(StepPicture(found=found, guests=guests, over_time=over_time))
+        def chart() -> OverTime | None:
+            return watch.over_time("What routers forward", "kpackets/s out of each router") if indices else None
 
-        def hear(sample: CountersSampled) -> None:
-            if watch.see(sample):
-                show()
-
-        show()
-        self._bench.stage.on_counters = hear
-        try:
-            yield
-        finally:
-            self._bench.stage.on_counters = None
+        names = [router.name for router in routers]
+        return show_rates(self._bench, f"{text} for {self._factors.duration_s:g} s", names, watch.see, chart)

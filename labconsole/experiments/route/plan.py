@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PlainValidator, model_validator
 
-from labconsole.model.plan.crews import DIFFERENT, PLACED, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, PLACED, CrewPoint, GuestCounts, MemoryMib, Placings, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 
@@ -66,7 +66,7 @@ class RouteFactors(StrictModel):
     """
 
     guests: GuestCounts = (1,)
-    cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
+    cpu: Placings = ("any",)
     routes: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_ROUTES)], ...],
         Field(min_length=1, max_length=100),
@@ -105,42 +105,29 @@ class RouteFactors(StrictModel):
         return self
 
 
-class RouteCrew(NamedTuple):
-    """A change in any of these needs a new set-up."""
-
-    platform: str
-    guests: int
-    cpu: Placing
-
-
 @dataclass(frozen=True, slots=True)
-class RoutePoint:
-    """One design point. ``index`` counts from 0 in the plan's product of factors."""
+class RoutePoint(CrewPoint):
+    """One design point."""
 
-    index: int
-    platform: str
-    guests: int
-    cpu: Placing
     routes: int
     destinations: int
     filters: int
     target: Target
     frame_bytes: int
 
-    @property
-    def crew(self) -> RouteCrew:
-        return RouteCrew(self.platform, self.guests, self.cpu)
-
     def words(self) -> str:
-        """``lxc: 2 routers, 1000 routes each, 130kpps of 64 B``."""
-        where = PLACED[self.cpu]
+        """``lxc: 2 routers, 1000 routes each, 130kpps in all, 64 B, on the same CPU``."""
+        return self.format_load() + PLACED[self.cpu]
+
+    def format_load(self) -> str:
+        """The point without the placement."""
         rate = "as much as the source can" if self.target == "max" else f"{format_target_pps(self.target)} in all"
         text = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, "
         text += f"{self.routes} route{'' if self.routes == 1 else 's'}"
         text += " each" if self.guests > 1 else ""
         text += f", to {self.destinations} destinations" if self.destinations > 1 else ""
         text += f", {self.filters} filter rule{'s' if self.filters > 1 else ''}" if self.filters else ""
-        return f"{text}, {rate}, {self.frame_bytes} B{where}"
+        return f"{text}, {rate}, {self.frame_bytes} B"
 
     def format_factors(self) -> dict[str, str]:
         """See CrewPoint."""

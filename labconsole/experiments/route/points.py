@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from labconsole.experiments.route.plan import format_target_pps
 from labconsole.experiments.route.record import RouteRecord
-from labconsole.measure.paired_blocks import Blocks, adjusted, hypervisor, uut_kernel
+from labconsole.measure.paired_blocks import Blocks, adjusted, build_point_key
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.report.formatting import format_effect, format_noun_count, format_number
 
@@ -66,27 +66,7 @@ Pair = tuple[RoutePointKey, RoutePointKey]
 
 def route_key(record: RouteRecord) -> RoutePointKey:
     """The point that a trial belongs to."""
-    requested = record.requested
-    return RoutePointKey(
-        record.testbed_fingerprint,
-        requested.platform,
-        requested.guests,
-        requested.cpu,
-        requested.routes,
-        requested.destinations,
-        requested.filters,
-        requested.target_pps,
-        requested.frame_bytes,
-        requested.duration_s,
-        requested.memory_mib,
-        uut_kernel(record),
-        hypervisor(record),
-    )
-
-
-def set_up_of(record: RouteRecord) -> str:
-    """Id of the crew's set-up, or the record's own if its routers did not start."""
-    return record.route_id if record.set_up is None else record.set_up.id
+    return build_point_key(RoutePointKey, record)
 
 
 def sum_pps(record: RouteRecord) -> float | None:

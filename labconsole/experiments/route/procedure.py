@@ -10,15 +10,16 @@ from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
 from labconsole.engine.crew_measurement import choose_cpu
+from labconsole.engine.crew_sink import RX, FlowArrivals, start_skew_s
 from labconsole.engine.crew_step import SharedCrewStep
 from labconsole.experiments.route.loading import router
 from labconsole.experiments.route.measurement import RouteMeasurement
 from labconsole.experiments.route.plan import BIN_S, RouteFactors, RoutePoint
 from labconsole.experiments.route.points import lost_ratio
-from labconsole.experiments.route.rates import ArrivedPackets, build_hops, derive_joint_forwarding, start_skew_s
-from labconsole.experiments.route.record import RECORD, RouteRecord, RouteRequested, RouterRecord
+from labconsole.experiments.route.rates import build_hops, derive_router_rates
+from labconsole.experiments.route.record import RECORD, RouteRecord, RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.experiments.route.verdict import derive_reasons
-from labconsole.experiments.route.window import RX, arrived, build_router, build_sink, counted, derive_processor_use
+from labconsole.experiments.route.window import build_router, count_router_arrivals, derive_processor_use
 from labconsole.model.inventory import Inventory
 from labconsole.text.cells import format_decimal, format_percent, format_rounded
 from labconsole.verdict.crew_trial import capture_reasons
@@ -155,15 +156,18 @@ class RouteStep(SharedCrewStep[RouteFactors, RoutePoint, RouteRecord]):
         """See SharedCrewStep."""
         seen = await RouteMeasurement(self.trial.point, self.factors, bench, crew).take()
         window, requested, taken = seen.window, self.requested(bench.inventory), seen.attempt
-        arrivals = arrived(seen.routers, window)
-        common = derive_joint_forwarding(arrivals, window.origin_ns, BIN_S)
-        each_pps = common.each_pps or {}
+        arrivals = count_router_arrivals(seen.routers, window)
+        common = derive_router_rates(arrivals, window.origin_ns, BIN_S)
+        each_pps = common.each or {}
         routers = tuple(
-            build_router(each, arrivals.get(each.name, ArrivedPackets()), window, each_pps.get(each.name))
+            build_router(each, arrivals.get(each.name, FlowArrivals()), window, each_pps.get(each.name))
             for each in seen.routers
         )
-        sink = build_sink(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, arrivals, window)
-        skew_s = start_skew_s([each.first_at_ns for each in routers])
+        own_packets = sum(each.packets for each in routers)
+        sink = window.build_sink(
+            RouteSinkRecord, crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, own_packets
+        )
+        skew_s = start_skew_s(each.first_at_ns for each in routers)
         switches_per_s, busy_ratio = derive_processor_use(*window.stat)
         shown = derive_reasons(
             requested,
@@ -180,12 +184,12 @@ class RouteStep(SharedCrewStep[RouteFactors, RoutePoint, RouteRecord]):
             attempt,
             ports=seen.ports,
             origin_ns=window.origin_ns,
-            in_packets=counted(window, 0, crew.stream.uut_in, RX),
+            in_packets=window.count(0, crew.stream.uut_in, RX),
             routers=routers,
             sink=sink,
             shared_from=common.first,
             shared_to=common.stop,
-            sum_pps=common.sum_pps,
+            sum_pps=common.total,
             jain=common.jain,
             start_skew_s=skew_s,
             switches_per_s=switches_per_s,

@@ -6,29 +6,25 @@ Rates are of packets. docs/route.md explains every field.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from labconsole.model.record.kind import (
     Bin,
     Bytes,
-    CrewTrialRef,
-    ExperimentRecord,
     Guests,
+    GuestTrialRecord,
     Ns,
+    Packets,
+    Placing,
+    Rate,
+    Ratio,
     RecordKind,
     Seconds,
     columns_of,
 )
-from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
-
-ROUTE_FORMAT = 1
-
-Packets = Annotated[int, Field(ge=0, lt=2**63)]
-Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class RouteRequested(StrictModel):
@@ -38,7 +34,7 @@ class RouteRequested(StrictModel):
 
     platform: str
     guests: Guests
-    cpu: Literal["same", "own", "any"]
+    cpu: Placing
     routes: Annotated[int, Field(ge=0)]
     destinations: Annotated[int, Field(ge=1)]
     filters: Annotated[int, Field(ge=0)]
@@ -105,7 +101,7 @@ class RouteSinkRecord(StrictModel):
     control_packets: Packets | None = None
 
 
-class RouteRecord(ExperimentRecord):
+class RouteRecord(GuestTrialRecord):
     """One trial. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
     ``origin_ns``: arrival of the first packet of any router at the sink, by its wall clock: bin 0 begins there.
@@ -117,17 +113,7 @@ class RouteRecord(ExperimentRecord):
     """
 
     route_id: str
-    format: int = ROUTE_FORMAT
-    started_at: str
-    finished_at: str
-    testbed: str
-    testbed_fingerprint: str
-    emulated: bool
-    operator: str
-    labconsole_version: str
-    plan: CrewTrialRef
     requested: RouteRequested
-    set_up: SetUp | None
     link_speed_bps: int
     source: str
     origin_ns: Ns | None
@@ -142,26 +128,18 @@ class RouteRecord(ExperimentRecord):
     switches_per_s: Rate | None
     busy_ratio: Ratio | None
     swapped_pages: int | None
-    in_force: InForce | None = None
-    verdict: Verdict
-    attestation: Attestation
-    influences: tuple[Figures, ...] = ()
-    environment: Environment
-    status: Literal["done", "failed"]
-    failure: str | None = None
 
     @property
-    def timekeeper(self) -> RouteSinkRecord | None:
-        """The timekeeper: the sink."""
-        return self.sink
+    def timekeeper_node(self) -> str | None:
+        """The sink's node."""
+        return None if self.sink is None else self.sink.node
 
 
 RECORD = RecordKind(
     name="route",
     plural="routes",
     record=RouteRecord,
-    format=ROUTE_FORMAT,
-    columns=lambda record: columns_of(record.route_id, record),
-    run_ids=lambda record: [],
+    format=1,
+    columns=columns_of,
     measured=lambda record: {"forwarded_pps": [router.forwarded_pps for router in record.routers]},
 )

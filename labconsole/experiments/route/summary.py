@@ -18,7 +18,6 @@ from labconsole.experiments.route.points import (
     describe_outcome,
     lost_packets,
     route_key,
-    set_up_of,
     sum_pps,
 )
 from labconsole.experiments.route.rates import build_hops
@@ -164,7 +163,7 @@ def _loading(record: RouteRecord) -> float | None:
 def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[RouteRecord]) -> RoutePointResult:
     by_set_up: dict[str, list[RouteRecord]] = {}
     for each in entered:
-        by_set_up.setdefault(set_up_of(each), []).append(each)
+        by_set_up.setdefault(each.set_up_id, []).append(each)
 
     def by_trial(take: Callable[[RouteRecord], V | None]) -> dict[str, list[V]]:
         values = {name: [take(each) for each in group] for name, group in by_set_up.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from labconsole.experiments.route.plan import RoutePoint, Target, format_target_pps
+from labconsole.experiments.route.plan import RoutePoint
 from labconsole.experiments.route.points import RouteComparison
 from labconsole.experiments.route.rates import build_hops
 from labconsole.experiments.route.record import RouteRecord, RouterRecord
@@ -22,18 +22,15 @@ _ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
 """The terminal uses the singular. Tables of bundles have the same texts and are left unchanged."""
 
 
+def _point(record: RouteRecord) -> RoutePoint:
+    target_pps = record.requested.target_pps
+    return RoutePoint.from_request(record.requested, target="max" if target_pps is None else target_pps)
+
+
 def format_route_request(record: RouteRecord) -> str:
     """The request in one line."""
-    request = record.requested
-    each = " each" if request.guests > 1 else ""
-    routes = format_noun_count(request.routes, "route")
-    text = f"{request.platform}: {format_noun_count(request.guests, 'router')}, {routes}{each}"
-    text += f", to {request.destinations} destinations" if request.destinations > 1 else ""
-    text += f", {format_noun_count(request.filters, 'filter rule')}" if request.filters else ""
-    rate = (
-        "as much as the source can" if request.target_pps is None else f"{format_target_pps(request.target_pps)} in all"
-    )
-    return f"{text}, {rate}, {request.frame_bytes} B" + ("" if request.cpu == "any" else f", cpu {request.cpu}")
+    cpu = record.requested.cpu
+    return _point(record).format_load() + ("" if cpu == "any" else f", cpu {cpu}")
 
 
 def format_route_result(record: RouteRecord) -> str:
@@ -167,27 +164,10 @@ def _routes_compared(found: RouteComparison) -> dict[str, Any]:
     }
 
 
-def _format_columns(record: RouteRecord) -> dict[str, str]:
-    """The request by the headings of a table's columns."""
-    request = record.requested
-    target: Target = "max" if request.target_pps is None else request.target_pps
-    return RoutePoint(
-        0,
-        request.platform,
-        request.guests,
-        request.cpu,
-        request.routes,
-        request.destinations,
-        request.filters,
-        target,
-        request.frame_bytes,
-    ).format_factors()
-
-
 TEXT = GuestText(
     request=format_route_request,
     result=format_route_result,
-    columns=_format_columns,
+    columns=lambda record: _point(record).format_factors(),
     lines=format_trial,
     summarize=summarize_routes,
     summary_lines=summary_lines,

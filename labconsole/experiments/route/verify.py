@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 from labconsole.experiments.route.record import RouteRecord, RouterRecord
 from labconsole.measure.recompute import guest_trial as trial
-from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
+from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, differences
 from labconsole.measure.recompute.guest_trial import (
     VerdictRules,
     empty_trial_problems,
@@ -201,7 +202,8 @@ def _counts(record: RouteRecord) -> Iterator[Discrepancy]:
 
 def _rates(record: RouteRecord) -> Iterator[Discrepancy]:
     """Check rates by the formulas of docs/route.md, without the functions that made the record."""
-    bins, bin_s = _bins(record), record.requested.bin_s
+    bin_s = record.requested.bin_s
+    bins = trial.find_shared_bins(record.routers, record.origin_ns, bin_s)
     each_pps: list[float] = []
     wanted: dict[str, tuple[Number, Number]] = {
         "shared_from": (record.shared_from, None if bins is None else bins.start),
@@ -215,38 +217,13 @@ def _rates(record: RouteRecord) -> Iterator[Discrepancy]:
         wanted[f"routers[{index}].forwarded_pps"] = each.forwarded_pps, again
         sent_pps = None if each.sent_packets is None or not each.sent_for_s else each.sent_packets / each.sent_for_s
         wanted[f"routers[{index}].sent_pps"] = each.sent_pps, sent_pps
-    total_pps, squares = sum(each_pps), sum(rate * rate for rate in each_pps)
-    firsts = [each.first_at_ns for each in record.routers if each.first_at_ns is not None]
     wanted |= {
-        "sum_pps": (record.sum_pps, total_pps if each_pps else None),
-        "jain": (record.jain, total_pps * total_pps / (len(each_pps) * squares) if squares else None),
-        "start_skew_s": (record.start_skew_s, (max(firsts) - min(firsts)) / 1e9 if len(firsts) > 1 else None),
+        "sum_pps": (record.sum_pps, sum(each_pps) if each_pps else None),
+        "jain": (record.jain, trial.compute_jain(each_pps)),
+        "start_skew_s": (record.start_skew_s, trial.compute_skew_s(each.first_at_ns for each in record.routers)),
     }
-    for where, (stored, computed) in wanted.items():
-        if not same(stored, computed):
-            yield Discrepancy(where=where, stored=stored, recomputed=computed)
-
-
-def _bins(record: RouteRecord) -> range | None:
-    """The bins that begin after the first packet of every router and end before the last of every one, or None without
-    any.
-    """
-    bin_ns, origin_ns = round(record.requested.bin_s * 1e9), record.origin_ns
-    begun, ended = [each.first_at_ns for each in record.routers], [each.last_at_ns for each in record.routers]
-    if origin_ns is None or not begun or None in begun or None in ended:
-        return None
-    inside = [
-        number
-        for number in range(max(len(each.bin_packets) for each in record.routers))
-        if all(first is not None and origin_ns + number * bin_ns >= first for first in begun)
-        and all(last is not None and origin_ns + (number + 1) * bin_ns <= last for last in ended)
-    ]
-    return range(inside[0], inside[-1] + 1) if inside else None
+    yield from differences(wanted)
 
 
 RECOMPUTE = recompute_route
-
-
-def UNJUDGED(record: RouteRecord) -> Iterator[str]:
-    """Reasons of its verdict that cannot be judged again."""
-    return unjudged_reasons(record, RULES)
+UNJUDGED = partial(unjudged_reasons, rules=RULES)

@@ -10,11 +10,11 @@ from typing import Any
 from labconsole.measure.paired_blocks import uut_facts
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against, same
-from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
+from labconsole.measure.recompute.guest_trial import boot_of
 from labconsole.measure.recompute.plausibility import WALL_CLOCK_S, moment, stepped
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES
 from labconsole.model.plan.search import HASH_PREFIX
-from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.kind import GuestTrialRecord, RecordKind
 from labconsole.model.record.run import PlanRef, RunRecord
 
 # -- references --------------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ class CrossRecordChecks:
             yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record), _run_facts(record)))
         self._rests.add(record)
 
-    def add_trial(self, kind: RecordKind[Any], record: GuestTrial) -> Iterator[RecordDiscrepancy]:
+    def add_trial(self, kind: RecordKind[Any], record: GuestTrialRecord) -> Iterator[RecordDiscrepancy]:
         """Check one more guest trial of this kind."""
         record_id = kind.columns(record).id
         kernel, where = uut_facts(record).get("kernel"), "environment.nodes.uut.facts.kernel"
@@ -390,7 +390,7 @@ class CrossRecordChecks:
         if first != value:
             yield against(where, f"{what} {short(value)} here and {short(first)} in {run_id}", short(value))
 
-    def _testbed(self, record: RunRecord | GuestTrial, record_id: str) -> Iterator[Discrepancy]:
+    def _testbed(self, record: RunRecord | GuestTrialRecord, record_id: str) -> Iterator[Discrepancy]:
         key = ("testbed", record.testbed_fingerprint)
         what = f"the testbed {record.testbed_fingerprint[:40]} has emulated"
         yield from self._once(key, record.emulated, record_id, "emulated", what)
@@ -443,7 +443,7 @@ class CrossRecordChecks:
             if first != f"{where} of {record.run_id}":
                 yield against(f"{where}.capture.sha256", f"is the same capture as that of {first}")
 
-    def _trial_request(self, kind: RecordKind[Any], record: GuestTrial, record_id: str) -> Iterator[Discrepancy]:
+    def _trial_request(self, kind: RecordKind[Any], record: GuestTrialRecord, record_id: str) -> Iterator[Discrepancy]:
         """A trial's hash means one design point of one plan, on one testbed."""
         plan = record.plan
         request = record.requested.model_dump_json(exclude=UNHASHED)
@@ -474,7 +474,7 @@ def _run_taken(record: RunRecord) -> SetUpTrial:
     )
 
 
-def _trial_taken(kind: RecordKind[Any], record: GuestTrial, record_id: str) -> SetUpTrial:
+def _trial_taken(kind: RecordKind[Any], record: GuestTrialRecord, record_id: str) -> SetUpTrial:
     set_up, plan, is_stepped = record.set_up, record.plan, stepped(record.verdict)
     assert set_up is not None
     stands, boot = record.verdict.status != "invalid", boot_of(record)
@@ -496,7 +496,7 @@ def _testbed_of(fingerprint: str, boot: str | None, operator: str) -> Testbed | 
     return None if boot is None else (fingerprint, boot, operator)
 
 
-def _trial_facts(record: GuestTrial) -> dict[str, Any]:
+def _trial_facts(record: GuestTrialRecord) -> dict[str, Any]:
     """The common facts of every guest trial of one set-up; None means unknown."""
     set_up, plan = record.set_up, record.plan
     assert set_up is not None

@@ -6,7 +6,7 @@ Also contains the arithmetic that every check needs, in which unknown values sta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,6 +47,13 @@ def same(stored: object, again: object) -> bool:
             return False
         return math.isclose(stored, again, rel_tol=RELATIVE_ERROR, abs_tol=0.0)
     return stored == again
+
+
+def differences(found: Mapping[str, tuple[Number, Number]]) -> Iterator[Discrepancy]:
+    """The numbers, by place, whose stored and recomputed values differ."""
+    for where, (stored, again) in found.items():
+        if not same(stored, again):
+            yield Discrepancy(where=where, stored=stored, recomputed=again)
 
 
 def per(packets: int | None, duration_s: float | None) -> float | None:

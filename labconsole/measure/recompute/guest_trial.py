@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from labconsole.measure.paired_blocks import uut_facts
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against
@@ -20,8 +20,8 @@ from labconsole.measure.recompute.plausibility import (
     trial_s,
 )
 from labconsole.measure.recompute.verdict import number
-from labconsole.model.record.kind import CrewTrialRef, ProgramRecord
-from labconsole.model.record.run import Environment, Figures, InForce, SetUp, Verdict
+from labconsole.model.record.kind import GuestTrialRecord, ProgramRecord
+from labconsole.model.record.run import InForce
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
 
@@ -45,52 +45,13 @@ CONTROL_PACKETS, CONTROL_RATIO = 100, 0.01
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class GuestTrial(Protocol):
-    """The common fields of guest trials' records."""
-
-    @property
-    def started_at(self) -> str: ...
-    @property
-    def finished_at(self) -> str: ...
-    @property
-    def testbed_fingerprint(self) -> str: ...
-    @property
-    def emulated(self) -> bool: ...
-    @property
-    def operator(self) -> str: ...
-    @property
-    def plan(self) -> CrewTrialRef: ...
-    @property
-    def requested(self) -> Any: ...
-    @property
-    def set_up(self) -> SetUp | None: ...
-    @property
-    def timekeeper(self) -> Any: ...
-    @property
-    def swapped_pages(self) -> int | None: ...
-    @property
-    def in_force(self) -> InForce | None: ...
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def attestation(self) -> Environment: ...
-    @property
-    def influences(self) -> Sequence[Figures]: ...
-    @property
-    def environment(self) -> Environment: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def failure(self) -> str | None: ...
-
-
-def boot_of(record: GuestTrial) -> str | None:
+def boot_of(record: GuestTrialRecord) -> str | None:
     """The boot of the unit under test, or None if unknown."""
     found = uut_facts(record).get("boot_id")
     return found if isinstance(found, str) else None
 
 
-def common_problems(record: GuestTrial, *, is_start: bool = False) -> Iterator[Discrepancy]:
+def common_problems(record: GuestTrialRecord, *, is_start: bool = False) -> Iterator[Discrepancy]:
     """Impossible values of a guest trial of any kind. ``is_start``: its set-up is within it, else before it."""
     yield from time_problems(record.started_at, record.finished_at, record.verdict)
     yield from place_problems(record.plan, least_block=1)
@@ -104,7 +65,7 @@ def common_problems(record: GuestTrial, *, is_start: bool = False) -> Iterator[D
     yield from _processors(record)
 
 
-def _processors(record: GuestTrial) -> Iterator[Discrepancy]:
+def _processors(record: GuestTrialRecord) -> Iterator[Discrepancy]:
     """Processor activity beyond what is possible, in a window within the trial."""
     most_s = longest_s(record)
     for place, each in enumerate(record.influences):
@@ -127,20 +88,20 @@ def _processors(record: GuestTrial) -> Iterator[Discrepancy]:
                 yield against(f"{where}.used_s", says, total_s)
 
 
-def _cpus(record: GuestTrial, node: Any) -> float | None:
+def _cpus(record: GuestTrialRecord, node: Any) -> float | None:
     found: Any = record.environment
     for key in ("nodes", str(node), "facts", "cpus"):
         found = found.get(key) if isinstance(found, Mapping) else None
     return number(found) or None
 
 
-def memory_bytes(record: GuestTrial) -> int | None:
+def memory_bytes(record: GuestTrialRecord) -> int | None:
     """The memory of the unit under test, or None if its kernel did not report it."""
     found = uut_facts(record).get("memory_bytes")
     return found if type(found) is int else None
 
 
-def memory_problems(record: GuestTrial, of: Iterable[tuple[str, int | None]]) -> Iterator[Discrepancy]:
+def memory_problems(record: GuestTrialRecord, of: Iterable[tuple[str, int | None]]) -> Iterator[Discrepancy]:
     """Amounts of memory, as (place, bytes), that exceed the unit under test's."""
     has_bytes = memory_bytes(record)
     for where, found in of:
@@ -148,7 +109,7 @@ def memory_problems(record: GuestTrial, of: Iterable[tuple[str, int | None]]) ->
             yield against(where, f"is {found} bytes, and the unit under test has {has_bytes}", found)
 
 
-def longest_s(record: GuestTrial) -> float | None:
+def longest_s(record: GuestTrialRecord) -> float | None:
     """The longest possible duration of anything in a trial, by any clock, or None if its own times do not show it."""
     took_s = trial_s(record.started_at, record.finished_at)
     if took_s is None or took_s < 0 or stepped(record.verdict):
@@ -156,7 +117,7 @@ def longest_s(record: GuestTrial) -> float | None:
     return took_s * (1 + SENDING_SLACK_RATIO) + WALL_CLOCK_S
 
 
-def duration_problems(record: GuestTrial, of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
+def duration_problems(record: GuestTrialRecord, of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
     """Durations, as (place, seconds), that are within the trial but exceed it."""
     most_s = longest_s(record)
     for where, found_s in of:
@@ -196,7 +157,7 @@ def numbering_problems(where: str, name: str, of: Sequence[Any]) -> Iterator[Dis
 
 
 def address_problems(
-    record: GuestTrial, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
+    record: GuestTrialRecord, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
 ) -> Iterator[Discrepancy]:
     """Guests with several addresses of a kind, or with another guest's, except on the unit under test's own port."""
     is_shared = record.attestation.get("driver") == OWN_PORT
@@ -292,7 +253,7 @@ def bin_problems(where: str, flow: Any, origin_ns: int | None, bin_s: float) -> 
 # (verdict/, and each kind's verdict.py), so that errors in those show. A reason without a rule rests on what the record
 # does not contain.
 
-R = TypeVar("R", bound=GuestTrial)
+R = TypeVar("R", bound=GuestTrialRecord)
 Condition = Callable[[R, Tolerances], bool]
 
 EMPTY_TRIAL_CODES = frozenset({"guests_missing", "not_measured", "no_memory", "no_space"})
@@ -341,7 +302,7 @@ def recompute_verdict(record: R, rules: VerdictRules[R]) -> Iterator[Discrepancy
     yield from status_problems(record)
 
 
-def status_problems(record: GuestTrial) -> Iterator[Discrepancy]:
+def status_problems(record: GuestTrialRecord) -> Iterator[Discrepancy]:
     """The status must be the worst that its reasons cause; each code occurs once, with all its places."""
     codes = [each.code for each in record.verdict.reasons]
     for place, code in enumerate(codes):
@@ -378,21 +339,52 @@ def limits_of(in_force: InForce | None) -> Tolerances:
     return Tolerances.model_validate(in_force.tolerances)
 
 
-def codes_of(record: GuestTrial) -> set[str]:
+def codes_of(record: GuestTrialRecord) -> set[str]:
     """The codes of its verdict's reasons."""
     return {each.code for each in record.verdict.reasons}
 
 
-def empty_trial_problems(record: GuestTrial, seen: Collection[object]) -> Iterator[Discrepancy]:
+def empty_trial_problems(record: GuestTrialRecord, seen: Collection[object]) -> Iterator[Discrepancy]:
     """A guest trial without a set-up must have nothing ``seen``, and a verdict that gives the reason."""
     if seen or not codes_of(record) & EMPTY_TRIAL_CODES:
         yield against("set_up", "is missing, and so is the reason why nothing was observed")
 
 
+# Formulas that several kinds have -------------------------------------------------------------------------------------
+
+
+def find_shared_bins(flows: Sequence[Any], origin_ns: int | None, bin_s: float) -> range | None:
+    """The bins that begin after the first packet of every flow and end before the last of every one, or None without
+    any.
+    """
+    bin_ns, begun, ended = round(bin_s * 1e9), [each.first_at_ns for each in flows], [each.last_at_ns for each in flows]
+    if origin_ns is None or not begun or None in begun or None in ended:
+        return None
+    inside = [
+        number
+        for number in range(max(len(each.bin_packets) for each in flows))
+        if all(origin_ns + number * bin_ns >= first for first in begun)
+        and all(origin_ns + (number + 1) * bin_ns <= last for last in ended)
+    ]
+    return range(inside[0], inside[-1] + 1) if inside else None
+
+
+def compute_jain(rates: Collection[float]) -> float | None:
+    """Jain's index of the guests' rates, or None if none of them has any."""
+    total, squares = sum(rates), sum(rate * rate for rate in rates)
+    return total * total / (len(rates) * squares) if squares else None
+
+
+def compute_skew_s(times_ns: Iterable[int | None]) -> float | None:
+    """Time between the first and the last of these, or None if there are not two."""
+    known = [each for each in times_ns if each is not None]
+    return (max(known) - min(known)) / 1e9 if len(known) > 1 else None
+
+
 # Conditions that several kinds have -----------------------------------------------------------------------------------
 
 
-def is_swapped(record: GuestTrial, limits: Tolerances) -> bool:
+def is_swapped(record: GuestTrialRecord, limits: Tolerances) -> bool:
     """Whether pages went in or out of swap."""
     return bool(record.swapped_pages)
 
@@ -460,21 +452,21 @@ def is_clock_set(timekeeper: Any, times_s: Collection[float], limits: Tolerances
     return bool(abs(timekeeper.wall_moved_ns) > min(limits.clock_step_s, allowed_s) * 1e9)
 
 
-def _is_silent(record: GuestTrial, limits: Tolerances) -> bool:
+def _is_silent(record: GuestTrialRecord, limits: Tolerances) -> bool:
     return any(each.get("kind") == "not_observed" for each in record.influences)
 
 
-def _is_stolen(record: GuestTrial, limits: Tolerances) -> bool:
+def _is_stolen(record: GuestTrialRecord, limits: Tolerances) -> bool:
     ratios = [number(each.get("steal_ratio")) for each in record.influences if each.get("kind") == "cpu"]
     return not record.emulated and any(each > limits.steal_ratio for each in ratios)
 
 
-def _is_busy(record: GuestTrial, limits: Tolerances) -> bool:
+def _is_busy(record: GuestTrialRecord, limits: Tolerances) -> bool:
     processes = [each for each in record.influences if each.get("kind") == "process" and each.get("whose") in NOT_OURS]
     return any(number(each.get("cpu_ratio")) > ROUNDED * limits.other_cpu_ratio for each in processes)
 
 
-def _is_hidden(record: GuestTrial, limits: Tolerances) -> bool:
+def _is_hidden(record: GuestTrialRecord, limits: Tolerances) -> bool:
     ratios = [number(each.get("unseen_ratio")) for each in record.influences if each.get("kind") == "cpu"]
     return any(each > limits.other_cpu_ratio for each in ratios)
 

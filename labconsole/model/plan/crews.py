@@ -6,22 +6,18 @@ A set-up is one crew of guests: all points with the same crew are measured in it
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from labconsole.model.record.kind import MAX_GUESTS
+from labconsole.model.identity import content_hash
+from labconsole.model.record.kind import MAX_GUESTS, Placing
 from labconsole.model.strict_model import StrictModel
-
-Placing = Literal["same", "own", "any"]
-"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 PLACED: Final[Mapping[Placing, str]] = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}
 """The placement as the end of a sentence."""
@@ -38,24 +34,40 @@ DIFFERENT = AfterValidator(different)
 GuestCounts = Annotated[
     tuple[Annotated[int, Field(strict=True, ge=1, le=MAX_GUESTS)], ...], Field(min_length=1), DIFFERENT
 ]
+Placings = Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT]
 MemoryMib = Annotated[int, Field(strict=True, ge=32, le=2**20)]
 
 
-class CrewPoint(Protocol):
-    """A design point. Points with equal ``crew`` are measured in the same guests, round after round."""
+@dataclass(frozen=True, slots=True)
+class CrewPoint(ABC):
+    """A design point. ``index`` counts from 0 in the plan's product of factors."""
+
+    index: int
+    platform: str
+    guests: int
+    cpu: Placing
 
     @property
-    def index(self) -> int: ...
-    @property
-    def platform(self) -> str: ...
-    @property
-    def cpu(self) -> Placing: ...
-    @property
-    def crew(self) -> Hashable: ...
-    def words(self) -> str: ...
+    def crew(self) -> Hashable:
+        """What its guests are made of: points with an equal crew are measured in the same guests, round after round.
+
+        None: guests are never kept for another trial.
+        """
+        return self.platform, self.guests, self.cpu
+
+    @classmethod
+    def from_request(cls, request: StrictModel, **other: Any) -> Self:
+        """The point that a record requests. ``other``: what the request lacks, or has by another name."""
+        named = {each.name: getattr(request, each.name) for each in fields(cls) if hasattr(request, each.name)}
+        return cls(**{"index": 0, **named, **other})
+
+    @abstractmethod
+    def words(self) -> str:
+        """The point in one line."""
+
+    @abstractmethod
     def format_factors(self) -> dict[str, str]:
         """The factors as table columns, by heading; the most informative come first."""
-        ...
 
 
 F = TypeVar("F", bound=StrictModel)
@@ -145,8 +157,7 @@ class PlannedCrews(ABC, Generic[F, P]):
     def hash_of(self, trial: CrewTrial[P]) -> str:
         """Hash of one trial's meaning and identity, by which its record is found again."""
         place = {"trial": [trial.block, trial.repetition], "salt": self.salt}
-        meaning = json.dumps({**self.meaning_of(trial.point), **place}, sort_keys=True)
-        return f"{self.kind}-{hashlib.sha256(meaning.encode()).hexdigest()[:16]}"
+        return f"{self.kind}-{content_hash({**self.meaning_of(trial.point), **place})}"
 
     @cached_property
     def trials(self) -> tuple[CrewTrial[P], ...]:

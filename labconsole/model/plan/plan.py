@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +10,7 @@ from typing import Any, Final
 
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, FrameSize, TargetWish
+from labconsole.model.identity import content_hash
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming
 from labconsole.model.plan.crews import PlannedCrews
 from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
@@ -286,8 +285,7 @@ class Plan:
     @cached_property
     def _hash(self) -> str:
         if self.guests is not None:
-            meaning: dict[str, Any] = {"version": 3, "guests": self.guests.point_hashes}
-            return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+            return content_hash({"version": 3, "guests": self.guests.point_hashes})
         points = [point.request for point in self.points]
         matrix = find_matrix_factors(points)
         listed = {"version": 2, "points": [point.meaning() for point in points]}
@@ -296,7 +294,7 @@ class Plan:
             meaning = {"role": self.role, **meaning}
         if self.occasion is not None:
             meaning = {"occasion": self.occasion, **meaning}
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+        return content_hash(meaning)
 
     def hash(self) -> str:
         """Hash of the measurement at each point index: factors in their order, duration, convention, instruments.

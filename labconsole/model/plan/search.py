@@ -6,8 +6,6 @@ not the plan around it, so adding a platform to the plan repeats no finished sea
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from labconsole.model.design_point import MAX_DURATION_S, DesignPoint
+from labconsole.model.identity import content_hash
 from labconsole.model.strict_model import StrictModel
 
 PRESET_TRIAL_S = {"ndr": 1.0, "rfc2544": 60.0, "tst009": 60.0}
@@ -189,4 +188,4 @@ def search_hash(search: Search, configuration: Configuration, salt: str = "") ->
         ],
         "salt": salt,
     }
-    return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+    return HASH_PREFIX + content_hash(meaning)

@@ -141,11 +141,8 @@ class TimingRefusal(StrictModel):
 
 
 class PortChanges(StrictModel):
-    """An XDP program's changes to the sink's port. ``features``: those that differed from before while it was loaded,
-    by name and their value then ("rx-gro-hw off"), after the interface's name if it is one below the port;
-    ``left_features``: those of them that could not be restored. ``link_changes``: how often the link went down or up,
-    or None if unknown. ``link_is_back``: whether it was up again in time after a native program was removed, or None if
-    unknown or not awaited.
+    """An XDP program's changes to the sink's port, as ``wire.packet_times.XdpChanges`` explains them. The value of a
+    feature is that while the program was loaded ("rx-gro-hw off").
     """
 
     features: tuple[str, ...]

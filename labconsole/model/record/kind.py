@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from inspect import get_annotations
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field
 
 from labconsole import plugins
 from labconsole.errors import StoreError
+from labconsole.model.record.run import Attestation, Environment, Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS
 
@@ -31,37 +33,45 @@ class ExperimentRecord(StrictModel):
         return self.model_dump(mode=mode)
 
 
-class PlannedBy(Protocol):
-    """A record's reference to its plan."""
+class PlannedRecord(ExperimentRecord):
+    """A record of a plan's trials on one platform. ``status`` failed: it supports no conclusion, and ``failure`` gives
+    the reason.
+
+    The first field that a kind adds is the record's id, and it names the classes of ``plan``, which has at least
+    ``name`` and ``hash``, and of ``requested``, which has at least ``platform``.
+    """
+
+    FIRST: ClassVar[Sequence[str]] = (
+        *("format", "started_at", "finished_at", "testbed", "testbed_fingerprint"),
+        *("emulated", "operator", "labconsole_version", "plan", "requested"),
+    )
+    LAST: ClassVar[Sequence[str]] = ("status", "failure")
+    """In each format, its id and ``FIRST`` are before a kind's own fields, and ``LAST`` is after them."""
+
+    format: int = 1
+    started_at: str
+    finished_at: str
+    testbed: str
+    testbed_fingerprint: str
+    emulated: bool
+    operator: str
+    labconsole_version: str
+    plan: Any
+    requested: Any
+    status: Literal["done", "failed"]
+    failure: str | None = None
 
     @property
-    def name(self) -> str: ...
-    @property
-    def hash(self) -> str: ...
+    def record_id(self) -> str:
+        """The record's id, whatever its kind calls it."""
+        found: str = getattr(self, next(iter(get_annotations(type(self)))))
+        return found
 
-
-class OfPlatform(Protocol):
-    """A record's requested platform."""
-
-    @property
-    def platform(self) -> str: ...
-
-
-class RecordOfPlan(Protocol):
-    """The attributes of a record that is listed by plan and platform."""
-
-    @property
-    def started_at(self) -> str: ...
-    @property
-    def testbed(self) -> str: ...
-    @property
-    def testbed_fingerprint(self) -> str: ...
-    @property
-    def plan(self) -> PlannedBy: ...
-    @property
-    def requested(self) -> OfPlatform: ...
-    @property
-    def status(self) -> str: ...
+    def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
+        """The record as plain data, with the keys of its own format in their order."""
+        found = super().plain(mode)
+        own_id, *own = get_annotations(type(self))
+        return {name: found[name] for name in dict.fromkeys((own_id, *self.FIRST, *own, *self.LAST))}
 
 
 R = TypeVar("R", bound=ExperimentRecord)
@@ -94,10 +104,10 @@ class ExperimentColumns:
         }
 
 
-def columns_of(record_id: str, record: RecordOfPlan) -> ExperimentColumns:
+def columns_of(record: PlannedRecord) -> ExperimentColumns:
     """The columns of a record that belongs to a plan."""
     return ExperimentColumns(
-        id=record_id,
+        id=record.record_id,
         started_at=record.started_at,
         testbed=record.testbed,
         testbed_fingerprint=record.testbed_fingerprint,
@@ -122,7 +132,7 @@ class RecordKind(Generic[R]):
     record: type[R]
     format: int
     columns: Callable[[R], ExperimentColumns]
-    run_ids: Callable[[R], Collection[str]]
+    run_ids: Callable[[R], Collection[str]] = lambda record: ()
     measured: Callable[[R], Mapping[str, Sequence[float | None]]] = lambda record: {}
 
 
@@ -141,6 +151,12 @@ Bin = Annotated[int, Field(ge=0, le=2 * MAX_BINS)]
 Ns = Annotated[int, Field(ge=0, lt=2**63)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+Packets = Annotated[int, Field(ge=0, lt=2**63)]
+Rate = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+Placing = Literal["same", "own", "any"]
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 
 class CrewTrialRef(StrictModel):
@@ -205,6 +221,36 @@ class EmptyJobs(StrictModel):
     each_s: tuple[Seconds, ...]
     mean_s: Seconds
     sd_s: Seconds
+
+
+class GuestTrialRecord(PlannedRecord):
+    """A record of one trial of guests, whose ``requested`` has at least ``platform``, ``guests`` and ``memory_mib``.
+
+    ``set_up``: None if its guests did not start. ``swapped_pages``: pages that the UUT swapped in or out meanwhile, or
+    None if unknown; a kind repeats this field at its place among its own.
+    """
+
+    FIRST = (*PlannedRecord.FIRST, "set_up")
+    LAST = ("in_force", "verdict", "attestation", "influences", "environment", *PlannedRecord.LAST)
+
+    plan: CrewTrialRef
+    set_up: SetUp | None
+    swapped_pages: int | None
+    in_force: InForce | None = None
+    verdict: Verdict
+    attestation: Attestation
+    influences: tuple[Figures, ...] = ()
+    environment: Environment
+
+    @property
+    def set_up_id(self) -> str:
+        """Id of the set-up of its guests, or the record's own if they did not start."""
+        return self.record_id if self.set_up is None else self.set_up.id
+
+    @property
+    def timekeeper_node(self) -> str | None:
+        """The node that took the time, or None if nothing was observed."""
+        return None
 
 
 # -- all kinds ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.kind import ExperimentRecord, RecordKind, columns_of
+from labconsole.model.record.kind import PlannedRecord, RecordKind, columns_of
 from labconsole.model.record.run import OneWayDelay, Quantiles, Variation
 from labconsole.model.strict_model import StrictModel
 
@@ -164,18 +164,11 @@ class LatencyRecord(StrictModel):
     reason: str | None
 
 
-class SearchRecord(ExperimentRecord):
+class SearchRecord(PlannedRecord):
     """One search. ``status`` failed: it ended before all requested results were found; ``failure`` gives the reason."""
 
     search_id: str
     format: int = SEARCH_FORMAT
-    started_at: str
-    finished_at: str
-    testbed: str
-    testbed_fingerprint: str
-    emulated: bool
-    operator: str
-    labconsole_version: str
     plan: SearchRef
     requested: SearchRequested
     settings: dict[str, Any]
@@ -186,8 +179,6 @@ class SearchRecord(ExperimentRecord):
     back_to_back: BackToBackRecord | None
     latency: LatencyRecord | None
     trials: tuple[SearchTrial, ...]
-    status: Literal["done", "failed"]
-    failure: str | None = None
 
     def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
         """The record as plain data, with the keys of its own format."""
@@ -204,6 +195,6 @@ SEARCH = RecordKind(
     plural="searches",
     record=SearchRecord,
     format=SEARCH_FORMAT,
-    columns=lambda record: columns_of(record.search_id, record),
+    columns=columns_of,
     run_ids=lambda record: [trial.run_id for trial in record.trials],
 )

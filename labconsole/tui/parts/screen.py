@@ -92,8 +92,8 @@ class NavigationHistory:
 # -- screen ------------------------------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
+    from labconsole.comparison.trends import PlanTrends
     from labconsole.model.query import Query
-    from labconsole.report.trends import PlanTrends
 
     ReadTrends = Callable[[str | None, Query, Any], PlanTrends]
     """Takes a plan's name, or None for the one measured last; a filter; a store. Blocking. Raises LabError."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from labconsole.model.plan.crews import DIFFERENT, GuestCounts, MemoryMib, Placing, PlannedCrews
+from labconsole.model.plan.crews import DIFFERENT, CrewPoint, GuestCounts, MemoryMib, PlannedCrews
 from labconsole.model.strict_model import StrictModel
 
 Bed = Literal["soft", "hard"]
@@ -24,19 +24,10 @@ class NapFactors(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class NapPoint:
+class NapPoint(CrewPoint):
     """One design point."""
 
-    index: int
-    platform: str
-    guests: int
     bed: Bed
-    cpu: ClassVar[Placing] = "any"
-
-    @property
-    def crew(self) -> tuple[str, int]:
-        """Both beds are slept in by the same guests."""
-        return self.platform, self.guests
 
     def words(self) -> str:
         """``lxc: 2 guests in a soft bed``."""
@@ -57,7 +48,7 @@ class PlannedNaps(PlannedCrews[NapFactors, NapPoint]):
     @cached_property
     def points(self) -> tuple[NapPoint, ...]:
         """The full cross product."""
-        found = [(p, n, bed) for p in self.platforms for n in self.factors.guests for bed in self.factors.bed]
+        found = [(p, n, "any", bed) for p in self.platforms for n in self.factors.guests for bed in self.factors.bed]
         return tuple(NapPoint(index, *each) for index, each in enumerate(found))
 
     def meaning_of(self, point: NapPoint) -> dict[str, Any]:

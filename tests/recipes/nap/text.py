@@ -9,8 +9,7 @@ from .record import NapRecord
 
 
 def _point(record: NapRecord) -> NapPoint:
-    request = record.requested
-    return NapPoint(0, request.platform, request.guests, "soft" if request.bed == "soft" else "hard")
+    return NapPoint.from_request(record.requested, cpu="any")
 
 
 TEXT = GuestText(

@@ -11,9 +11,10 @@ import pytest
 
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
+from labconsole.comparison.effects import derive_unpaired_effect
+from labconsole.comparison.points import SideSetUps
 from labconsole.experiments.kinds import kinds
 from labconsole.measure.statistics.effects import fall_p
-from labconsole.report.compared_effect import SideSetUps, derive_unpaired_effect
 from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured

@@ -13,14 +13,15 @@ import pytest
 
 from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
+from labconsole.comparison.changes import Side, find_changes
+from labconsole.comparison.effects import derive_unpaired_effect
+from labconsole.comparison.gate import PlannedPointTrials, judge_gate
+from labconsole.comparison.points import UNIFORM, SideSetUps
 from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Verdict
-from labconsole.report.changes import Side, find_changes
-from labconsole.report.compared_effect import UNIFORM, SideSetUps, derive_unpaired_effect
 from labconsole.report.digest import Digest
-from labconsole.report.gate import PlannedPointTrials, judge_quantities
 from labconsole.report.sample import RunSample
 from labconsole.verdict.reasons import reason
 from support.boot_records import started
@@ -378,7 +379,7 @@ def test_a_point_of_which_nothing_was_compared_never_passes(place_of: Any) -> No
     changes = find_changes(sides[0], sides[1], 0.02, load_measured_kinds())
     assert [each.effect is None for each in changes.quantities.changes] == [False]
     asked = PlannedPointTrials(kind="job", words="the point", hashes=tuple(each.hash for each in sides[1].trials))
-    (judged,) = judge_quantities(changes, [asked], {}, {}, 0.02)
+    (judged,) = judge_gate(changes, [], 0.02, [asked]).judged
     assert (judged.point, judged.outcome) == ("the point", "not measured")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from labconsole.cli.commands.replay import execution
 from labconsole.cli.main import main
-from labconsole.cli.steps import narrate_search, narrate_search_outcome
+from labconsole.cli.steps import SearchNarrator
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -27,7 +27,7 @@ def replayed(script: Script, plan: Plan, *, as_json: bool) -> Outcome:
 
     def tell_step(progress: StepProgress) -> None:
         screen.leave_grid(progress.plan)
-        narrate_search(progress, as_json=as_json)
+        SearchNarrator(as_json=as_json).narrate(progress)
 
     async def work() -> Outcome:
         session: Any = bench
@@ -48,7 +48,7 @@ def test_a_plan_begins_before_its_searches_also_when_its_grid_is_stored(capsys: 
     capsys.readouterr()
     plan = searching(grid=True, warm_up=WarmUp())
     outcome = replayed(script, plan, as_json=True)
-    assert narrate_search_outcome(plan, outcome, as_json=True) == 0
+    assert SearchNarrator(as_json=True).narrate_outcome(plan, outcome) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [line["event"] for line in lines]
     assert told == ["plan_started", "search_started", "search_finished", "plan_finished", "searches_finished"]
@@ -73,7 +73,7 @@ def test_people_are_told_each_search_and_how_all_of_them_ended(capsys: pytest.Ca
     made(first)
     script.before = lambda number: "stop" if number == first.taken + 1 else None
     outcome = replayed(script, plan, as_json=False)
-    status = narrate_search_outcome(plan, outcome, as_json=False)
+    status = SearchNarrator(as_json=False).narrate_outcome(plan, outcome)
     told = capsys.readouterr()
     assert "t: search 1 of 2: raw, 1000 B" in told.err
     assert told.err.count("warm-up of raw, background none: discarded") == 1
@@ -85,7 +85,7 @@ def test_people_are_told_each_search_and_how_all_of_them_ended(capsys: pytest.Ca
 def test_a_stop_condition_and_what_could_not_be_searched_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = Outcome(ended_by="it is 2020-01-01 00:00")
     outcome.steps.refused.append("raw, 64 B: the guest does not boot")
-    assert narrate_search_outcome(searching(), outcome, as_json=False) == 1
+    assert SearchNarrator(as_json=False).narrate_outcome(searching(), outcome) == 1
     told = capsys.readouterr().out
     assert "t: searches ended because it is 2020-01-01 00:00; 0 made by 0 trials, 0 stored before" in told
     assert "  not searched: raw, 64 B: the guest does not boot" in told

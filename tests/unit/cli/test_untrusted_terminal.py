@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labconsole.cli.main import main
-from labconsole.cli.steps import narrate_trial
+from labconsole.cli.steps import GuestTrialNarrator
 from labconsole.contracts.ports import Series
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.errors import LabError
@@ -221,7 +221,7 @@ def test_what_a_node_says_adds_no_line_to_the_progress(capsys: pytest.CaptureFix
     for what in ("broke", "again"):
         progress: Any = SimpleNamespace(plan=plan, number=1, total=2, record=None, broke="", again="")
         setattr(progress, what, told)
-        narrate_trial(kind, progress, as_json=False)
+        GuestTrialNarrator(kind, as_json=False).narrate(progress)
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 

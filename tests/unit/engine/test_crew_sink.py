@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine import crew_measurement
+from labconsole.engine import crew_sink
 from labconsole.verdict.observations import TrialObservations
 from labconsole.wire.codec import STAT_NAMES
 
@@ -24,11 +24,11 @@ async def rest(counts: list[int], monkeypatch: pytest.MonkeyPatch) -> tuple[int,
         values[RX] = packets
         return {}, {("", "eth1"): SimpleNamespace(values=values)}
 
-    monkeypatch.setattr(crew_measurement, "read_counters", counters)
-    monkeypatch.setattr(crew_measurement, "MOST_DRAIN_S", 0.005)
+    monkeypatch.setattr(crew_sink, "read_counters", counters)
+    monkeypatch.setattr(crew_sink, "MOST_DRAIN_S", 0.005)
     crew: Any = SimpleNamespace(stream=SimpleNamespace(sink=SimpleNamespace(interface="eth1")))
     seen = TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z")
-    _, sink = await crew_measurement.read_counters_after_drain(crew, 0.001, seen)
+    _, sink = await crew_sink.read_counters_after_drain(crew, 0.001, seen)
     return sink["", "eth1"].values[RX], [each.code for each in seen.doubts]
 
 

@@ -181,7 +181,7 @@ def test_files_are_made_cold_after_the_quiet_and_right_before_the_start(monkeypa
     monkeypatch.setattr(BootMeasurement, "_prepare_files", made_ready)
     stage = SimpleNamespace(offer=lambda *_: None)
     bench: Any = SimpleNamespace(stage=stage, show=lambda picture: None)
-    taking = BootMeasurement(BootPoint(0, "uml", 1, "cold"), 10.0, (), bench, "turn")
+    taking = BootMeasurement(BootPoint(0, "uml", 1, "any", "cold"), 10.0, (), bench, "turn")
     with pytest.raises(Aborted):
         asyncio.run(taking._begin(SimpleNamespace(uut=None), SimpleNamespace(paths=("f",))))  # type: ignore[arg-type]
     assert done == ["quiet", "cold"]

@@ -17,10 +17,11 @@ from labconsole.experiments.boot.derived_values import (
 )
 from labconsole.experiments.boot.kind import KIND as BOOT_KIND
 from labconsole.experiments.boot.record import MemoryUse
-from labconsole.experiments.boot.verdict import judge
+from labconsole.experiments.boot.verdict import derive_reasons
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.tolerances import Tolerances
 from labconsole.report.trial_text import trial_lines
+from labconsole.verdict import crew_trial
 from labconsole.verdict.observations import TrialObservations
 from support.boot_records import MIB, boot_data, boot_record
 from support.fake_session import make_inventory
@@ -28,9 +29,8 @@ from support.fake_session import make_inventory
 
 def judged(data: dict[str, Any], missing: tuple[str, ...] = ()) -> list[str]:
     record = boot_record(data)
-    assert record.timekeeper is not None
-    verdict = judge(
-        TrialObservations(run_id=record.boot_id, started_at=record.started_at),
+    limits = Tolerances()
+    shown = derive_reasons(
         record.guests,
         start=record.requested.start,
         clock_error_s=record.clock_error_s,
@@ -38,10 +38,10 @@ def judged(data: dict[str, Any], missing: tuple[str, ...] = ()) -> list[str]:
         files=record.files,
         timekeeper=record.timekeeper,
         swapped_pages=record.swapped_pages,
-        missing=missing,
-        limits=Tolerances(),
-        inventory=make_inventory(),
+        limits=limits,
     )
+    seen = TrialObservations(run_id=record.boot_id, started_at=record.started_at)
+    verdict = crew_trial.judged(seen, shown, missing, limits=limits, inventory=make_inventory())
     return [each.code for each in verdict.reasons]
 
 

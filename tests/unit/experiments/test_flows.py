@@ -16,7 +16,7 @@ from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, build_rate
 from labconsole.experiments.flow.live_view import SendingWatch
 from labconsole.experiments.flow.plan import FlowFactors
 from labconsole.experiments.flow.quantities import quantities
-from labconsole.experiments.flow.rates import HEADER_BYTES, derive_shared_time, line_bps
+from labconsole.experiments.flow.rates import HEADER_BYTES, derive_guest_rates, line_bps
 from labconsole.experiments.flow.report_data import plain
 from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answer
 from labconsole.experiments.flow.summary import summarize_flows
@@ -379,9 +379,9 @@ def test_bins_that_were_not_counted_are_no_zeros():
         )
         for each in record.flows
     )
-    found = derive_shared_time(flows, ["g1", "g2"], record.origin_ns, PAYLOAD_BYTES, 1.0)
+    found = derive_guest_rates(flows, ["g1", "g2"], record.origin_ns, PAYLOAD_BYTES, 1.0)
     assert found.stop == 3
-    assert found.sum_bps == pytest.approx(60e6, rel=1e-3)
+    assert found.total == pytest.approx(60e6, rel=1e-3)
 
 
 def test_a_limit_that_was_not_asked_for_is_not_attained():

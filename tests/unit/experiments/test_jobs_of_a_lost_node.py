@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.steps import narrate_trial, narrate_trial_outcome
+from labconsole.cli.steps import GuestTrialNarrator
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -90,7 +90,7 @@ def test_what_a_lost_crew_did_is_taken_again_in_the_same_replay(
     kept = ("under way",)
     assert conduct.shown == [kept, kept, (), kept], "of what is taken again nothing; the last goes on"
     for each in conduct.told:
-        narrate_trial(KIND, each, as_json=False)
+        GuestTrialNarrator(KIND, as_json=False).narrate(each)
     assert (
         "the guests failed; all trials of this set-up will be repeated: uut: the connection" in capsys.readouterr().err
     )
@@ -116,10 +116,10 @@ def test_a_crew_that_loses_its_node_each_time_ends_the_plan_which_says_what_was_
     assert conduct.script.told.count("connected again") == waits
     outcome = conduct.execution.outcome
     assert not outcome.complete
-    assert narrate_trial_outcome(KIND, conduct.plan, outcome, as_json=False) == 3
+    assert GuestTrialNarrator(KIND, as_json=False).narrate_outcome(conduct.plan, outcome) == 3
     told = capsys.readouterr().out
     assert "p: jobs stopped; 3 measured" in told and "0 stored before" in told
     assert "of guests that failed: 1 of those measured" in told
-    narrate_trial_outcome(KIND, conduct.plan, outcome, as_json=True)
+    GuestTrialNarrator(KIND, as_json=True).narrate_outcome(conduct.plan, outcome)
     (event,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (event["taken"], event["stopped"], event["exit_status"]) == (3, True, 3)

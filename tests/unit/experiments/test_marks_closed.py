@@ -72,7 +72,7 @@ def crew(keeper: Timekeeper) -> Any:
 def test_of_a_job(hears: bool) -> None:
     async def work() -> bool:
         keeper = Timekeeper(hears=hears)
-        point = JobPoint(0, "lxc", "wait", 1, 1, "one", "any")
+        point = JobPoint(0, "lxc", 1, "any", "wait", 1, "one")
         bench: Any = SimpleNamespace(stage=SimpleNamespace(on_mark=None))
         taking = JobMeasurement(point, 10.0, bench, crew(keeper))
         await _cancelled(taking._round(":", {"g1": 1}, 10.0), keeper)
@@ -122,7 +122,7 @@ def test_of_a_start_that_is_stopped(hears: bool, monkeypatch: pytest.MonkeyPatch
             on_mark=None,
         )
         bench: Any = SimpleNamespace(stage=stage, show=lambda picture: None)
-        taking = BootMeasurement(BootPoint(0, "lxc", 1, "hot"), 10.0, (MEMBER,), bench, "turn")
+        taking = BootMeasurement(BootPoint(0, "lxc", 1, "any", "hot"), 10.0, (MEMBER,), bench, "turn")
         with pytest.raises(Aborted):
             await taking._measured(SimpleNamespace(paths=(), options={}))  # type: ignore[arg-type]
         return keeper.open

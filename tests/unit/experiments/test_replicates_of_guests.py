@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from labconsole.comparison.changes import match_points
+from labconsole.comparison.points import build_points
 from labconsole.experiments.boot.measured import MEASURED as BOOTS
 from labconsole.experiments.boot.summary import summarize_boots
 from labconsole.experiments.flow.measured import MEASURED as FLOWS
@@ -19,8 +21,6 @@ from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.route.measured import MEASURED as ROUTES
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.compared_effect import build_points
-from labconsole.report.quantity_changes import match_quantities
 from support.boot_records import started
 from support.flow_records import flow_record
 from support.job_records import taken
@@ -140,9 +140,9 @@ def test_sides_that_are_alike_are_compared_over_set_ups(name: str) -> None:
     sides = [trials(kind, name=each) for each in ("old", "new")]
     for _ in range(plans):
         before, after = (build_points(kind.measured.trials(simulated(kind, side, rng), {})) for side in sides)
-        changes = match_quantities(before, after, {}, one_place=True).changes
+        changes = match_points(before, after, {}, one_place=True).changes
         (change,) = (each for each in changes if each.key.quantity.name != "memory used")
-        assert (change.scope, len(change.after.set_up_means)) == ("set-ups", SET_UPS)
+        assert (change.scope, len(change.after.replicates.means)) == ("set-ups", SET_UPS)
         assert change.effect is not None
         assert change.effect.p is not None
         wrong += change.effect.p <= 0.05

@@ -11,8 +11,9 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.experiments.flow.kind import KIND as FLOW_KIND
 from labconsole.experiments.flow.plan import FlowFactors, PlannedFlows, flow_points
+from labconsole.experiments.flow.rates import sum_rates
 from labconsole.experiments.flow.record import RECORD as FLOW
-from labconsole.experiments.flow.ring import RingGuest, RingWindow, build_ring, ring_sum
+from labconsole.experiments.flow.ring import RingGuest, RingWindow, build_ring
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.measure.counts import CounterSample
@@ -87,7 +88,7 @@ def test_rates_are_those_of_the_interfaces_in_the_window():
     assert (first.out_bytes, first.in_bytes, first.out_bps) == (2_000_000, 1_000_000, 8e6)
     assert (first.said_bps, first.exit_status) == (7654321.0, 0)
     assert (second.said_bps, second.exit_status, second.to) == (None, 1, "g1")
-    sum_bps, jain = ring_sum([first, second])
+    sum_bps, jain = sum_rates([first.out_bps, second.out_bps])
     assert (sum_bps, round(jain or 0, 6)) == (12e6, 0.9)
 
 

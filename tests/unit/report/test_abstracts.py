@@ -67,6 +67,7 @@ class Key(NamedTuple):
     platform: str
     kernel: str
     hypervisor: str = ""
+    testbed_fingerprint: str = "lab"
 
 
 def test_tools_are_held_against_each_other_under_one_kernel_where_they_have_one_in_common() -> None:

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.comparison.changes import Side
+from labconsole.comparison.occasion_loading import load_contents, load_occasions
+from labconsole.comparison.trend_tables import format_margin_note
+from labconsole.comparison.trends import find_trends
 from labconsole.measure.trend import FOUND_STEPS, LATEST_STEPS, segment, smallest_steps
 from labconsole.model.query import parse_query
-from labconsole.report.changes import Side
-from labconsole.report.occasion_loading import load_contents, load_occasions
-from labconsole.report.trend_tables import format_margin_note
-from labconsole.report.trends import find_trends
 from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
 from support.occasions import stored

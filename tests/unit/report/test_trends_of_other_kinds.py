@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.comparison.changes import Side
+from labconsole.comparison.trends import LEAST_STEPS, find_trends
 from labconsole.experiments.kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.measure.trend import Resolution, segment
-from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.sample import RunSample
-from labconsole.report.trends import LEAST_STEPS, find_trends
 from support.measured_sides import FULL_S, around, boots, flows, jobs, keep, routes, searches, sent, served
 from support.occasions import stored
 

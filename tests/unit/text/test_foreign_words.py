@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from labconsole.cli.text import check as check_text
 from labconsole.cli.text import gate as gate_text
+from labconsole.comparison.gate import Gate
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Table
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.discovery.hosts_file import HostsNode, hosts_text
@@ -22,7 +23,6 @@ from labconsole.engine.discovery.probing import Port
 from labconsole.engine.discovery.wiring import ProposedStream
 from labconsole.model.inventory import NAME
 from labconsole.report.figure_drawing import draw_figure
-from labconsole.report.gate import Gate
 from labconsole.report.page import inline_svg
 from labconsole.report.tables import to_csv, to_latex, to_markdown
 from labconsole.text.sanitize import escape_latex, format_tsv_line, sanitize_line

@@ -20,24 +20,13 @@ from labconsole.cli.commands.replay.plan_selection import apply_options, parse_p
 from labconsole.cli.options import hosts_path
 from labconsole.cli.output import print_error, print_lines
 from labconsole.cli.session_runner import build_narrator, find_dry_run_store, run_session
-from labconsole.cli.steps import (
-    dry_run_guest_trials,
-    dry_run_plugin_steps,
-    dry_run_searches,
-    narrate_plugin_outcome,
-    narrate_plugin_step,
-    narrate_search,
-    narrate_search_outcome,
-    narrate_trial,
-    narrate_trial_outcome,
-)
+from labconsole.cli.steps import describe_ending, find_narrator
 from labconsole.cli.text.replay import ReplayScreen, outcome_json, utc_timestamp
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.testbed import Testbed
 from labconsole.errors import Aborted, ConfigError, LabError
-from labconsole.model.plan.guest_kind import guest_kinds
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
@@ -117,9 +106,8 @@ def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) ->
     if args.dry_run:
         for plan, only in zip(plans, chosen, strict=True):
             dry_run_trials(plan, only, session, as_json=args.json)
-            dry_run_searches(plan, only, session, as_json=args.json)
-            dry_run_plugin_steps(plan, only, session, as_json=args.json)
-            dry_run_guest_trials(plan, only, session, as_json=args.json, retake=args.retake)
+            if (narrator := find_narrator(plan, as_json=args.json)) is not None:
+                narrator.dry_run(plan, only, session, retake=args.retake and plan.guests is not None)
         return 0
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
         print_lines(
@@ -145,12 +133,8 @@ def _replay(
 
     def tell_step(progress: StepProgress) -> None:
         screen.leave_grid(progress.plan)
-        if (guests := progress.plan.guests) is not None:
-            narrate_trial(guest_kinds()[guests.kind], progress, as_json=args.json)
-        elif progress.plan.experiments:
-            narrate_plugin_step(progress, as_json=args.json)
-        else:
-            narrate_search(progress, as_json=args.json)
+        if (narrator := find_narrator(progress.plan, as_json=args.json)) is not None:
+            narrator.narrate(progress)
 
     metrics = PlanMetrics()
 
@@ -180,13 +164,10 @@ def _replay(
             outcome = execution.outcome
             if execution.plan.grid:
                 status = max(status, _tell(screen, execution, outcome, as_json=args.json))
-            if execution.plan.search is not None and (outcome.steps.cut or not outcome.cut_short):
-                status = max(status, narrate_search_outcome(execution.plan, outcome, as_json=args.json))
-            if execution.plan.experiments and (outcome.steps.cut or not outcome.cut_short):
-                status = max(status, narrate_plugin_outcome(execution.plan, outcome, as_json=args.json))
-            if (guests := execution.plan.guests) is not None:
-                kind = guest_kinds()[guests.kind]
-                status = max(status, narrate_trial_outcome(kind, execution.plan, outcome, as_json=args.json))
+            narrator = find_narrator(execution.plan, as_json=args.json)
+            begun = execution.plan.guests is not None or outcome.steps.cut or not outcome.cut_short
+            if narrator is not None and begun:
+                status = max(status, narrator.narrate_outcome(execution.plan, outcome))
         if problem is not None:
             raise problem
         stopped = any(execution.outcome.stopped for execution in executions)
@@ -242,12 +223,11 @@ def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, a
         screen.finished(execution, status)
         return status
     counts = ", ".join(f"{count} {word}" for word, count in sorted(outcome.verdicts.items())) or "nothing to do"
-    word = "stopped" if stopped else f"ended because {ended_by}" if ended_by else "done"
     more = f", {outcome.left_out} left out" if outcome.left_out else ""
     more += f", {outcome.warm_ups} warm-ups discarded" if outcome.warm_ups else ""
     print_lines(
-        f"{execution.plan.name}: {word}; {outcome.taken} measured ({counts}), {outcome.skipped} stored before, "
-        f"{outcome.redone} redone{more}"
+        f"{execution.plan.name}: {describe_ending(stopped, ended_by)}; {outcome.taken} measured ({counts}), "
+        f"{outcome.skipped} stored before, {outcome.redone} redone{more}"
     )
     for why, trials in outcome.refused:
         print_lines(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}")

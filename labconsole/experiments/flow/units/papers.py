@@ -21,7 +21,7 @@ from labconsole.experiments.flow.report_data import (
     select_receive_records,
     select_send_records,
 )
-from labconsole.experiments.flow.summary import FlowPointKey, FlowPointResult, FlowsSummary, set_up_of, summarize_flows
+from labconsole.experiments.flow.summary import FlowPointKey, FlowPointResult, FlowsSummary, summarize_flows
 from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.bounded_means import fairness_p, lowest_mean
 from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, rise_p
@@ -327,7 +327,7 @@ def _fairness(records: Sequence[FlowRecord], point: FlowPointResult) -> tuple[fl
     jain: dict[str, list[float]] = {}
     for record in records:
         if record.flow_id in point.flow_ids and record.jain is not None:
-            jain.setdefault(set_up_of(record), []).append(record.jain)
+            jain.setdefault(record.set_up_id, []).append(record.jain)
     return fairness_p(jain, point.key.guests, FAIR)
 
 

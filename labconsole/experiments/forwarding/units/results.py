@@ -21,7 +21,7 @@ from labconsole.report.formatting import (
 from labconsole.report.material import Material
 from labconsole.report.point_columns import design_columns, rate_columns
 from labconsole.report.points import DEDICATED, NS_PER_US, DelayAt, PointSummary, RunFacts, find_delay
-from labconsole.report.sample import Coverage
+from labconsole.report.sample import RunCoverage
 from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, number_column, printed_column
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _unknown_losses(points: Sequence[PointSummary]) -> Iterator[str]:
 
 def build_runs_table(material: Material) -> Table:
     """Build the table point by point."""
-    columns: list[TableColumn[Coverage]] = [
+    columns: list[TableColumn[RunCoverage]] = [
         column("plan", "plan", lambda each: each.plan),
         csv_column("plan_hash", lambda each: each.plan_hash),
         csv_column("testbed_fingerprint", lambda each: each.fingerprint),

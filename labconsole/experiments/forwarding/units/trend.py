@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from labconsole.comparison.changes import Side
+from labconsole.comparison.occasions import base_name, count_planned_and_missing, describe_incomplete
+from labconsole.comparison.trend_tables import build_trend_figures, build_trend_tables
+from labconsole.comparison.trends import Trend, find_trends
 from labconsole.contracts.report import Figure, ReportUnit, Table
 from labconsole.measure.groups import is_search_trial
 from labconsole.measure.run_row import RunRow
 from labconsole.model.plan.plan import AT
-from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.material import Material
-from labconsole.report.occasions import base_name, count_planned_and_missing, describe_incomplete
 from labconsole.report.sample import RunSample
-from labconsole.report.trend_tables import build_trend_figures, build_trend_tables
-from labconsole.report.trends import Trend, find_trends
 
 Occasion = tuple[str, str, str]
 """A plan's name and hash, and the fingerprint of its testbed."""

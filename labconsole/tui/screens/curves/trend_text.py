@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labconsole.contracts.report import Figure
-from labconsole.report.formatting import UNKNOWN, format_percent
-from labconsole.report.trend_tables import (
+from labconsole.comparison.trend_tables import (
     build_figures,
     build_json_object,
     build_results_tables,
@@ -17,7 +15,9 @@ from labconsole.report.trend_tables import (
     format_step,
     format_value,
 )
-from labconsole.report.trends import PlanTrends, Trend, TrendStep
+from labconsole.comparison.trends import PlanTrends, Trend, TrendStep
+from labconsole.contracts.report import Figure
+from labconsole.report.formatting import UNKNOWN, format_percent
 from labconsole.text.sanitize import format_tsv_line
 
 

@@ -27,7 +27,7 @@ from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
 
 if TYPE_CHECKING:
-    from labconsole.report.trends import PlanTrends
+    from labconsole.comparison.trends import PlanTrends
     from labconsole.tui.screens.curves.trend_text import TrendRow
 
 _log = logging.getLogger("labconsole.tui")

@@ -7,11 +7,22 @@ it. Results are forwarding rates of runs, and the quantities of searches, jobs, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
+from labconsole.comparison.changes import (
+    DIFFERENT_PROGRAMS,
+    NONE_REACHED,
+    UNKNOWN_SET_UPS,
+    Side,
+    declared_margin,
+    find_cache_objection,
+    find_differences,
+)
+from labconsole.comparison.effects import LOSS_UNKNOWN
+from labconsole.comparison.points import RUN, UNIFORM, ComparedPoint, QuantityKey
 from labconsole.contracts.measured import HELD, Quantity
 from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.set_ups import SetUpMean
@@ -24,11 +35,6 @@ from labconsole.measure.trend import (
     segment,
     smallest_steps,
 )
-from labconsole.report.changes import Side, declared_margin, design_key, find_differences
-from labconsole.report.compared_effect import LOSS_UNKNOWN, UNIFORM, MeasuredPoint
-from labconsole.report.formatting import format_design_point
-from labconsole.report.points import PointSummary
-from labconsole.report.quantity_changes import DIFFERENT_PROGRAMS, NONE_REACHED, UNKNOWN_SET_UPS, find_cache_objection
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
 SOME_CARRIED: Final = "in some trials all that was offered was forwarded: their rates are the sender's"
@@ -38,19 +44,11 @@ SOME_FULL: Final = "on some occasions nothing was lost of all that could be offe
 NOTHING_MEASURED: Final = "it was 0 or less on one occasion at least"
 TOO_FEW: Final = f"fewer than {MINIMUM_RESULTS} occasions"
 
-RUN: Final = "run"
-"""The kind of a trend of runs; other trends have the kind of their records."""
-
-RATE: Final = Quantity(name="forwarding rate", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
-
 LEAST_STEPS: Final = 1.5
 """Least change, in steps, of values that move in steps, such as counts and bounds of searches: a smaller change may be
 the next step alone. Without it up to 3 in 4 series without a change were cut (simulated: 5 to 24 occasions of one
 search each, whose loads vary by 0.1 to 2 steps), with it 1 in 20 at most.
 """
-
-P = TypeVar("P")
-"""A design point of one side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,26 +138,27 @@ def find_trends(
     places = _testbeds(ordered)
     if margin_ratio is None:
         margin_ratio = declared_margin(ordered)
-    runs = _series(ordered, places, lambda side: side.points, design_key)
-    quantities = _series(ordered, places, lambda side: side.quantities, lambda point: point.key)
-    found = [_run_series(points, where) for points, where in runs]
-    found += [_quantity_series(points, where) for points, where in quantities]
-    return [_trend(each, complete, margin_ratio) for each in found]
+    series = _collect_series(ordered, places)
+    return [_trend(each, complete, margin_ratio) for each in sorted(series, key=lambda each: not each.is_of_runs)]
 
 
-def _series(
-    ordered: Sequence[Side],
-    places: dict[int, str],
-    points_of: Callable[[Side], Sequence[P]],
-    key_of: Callable[[P], Hashable],
-) -> list[tuple[list[tuple[Side, P]], str]]:
-    """The same point on each side that has it, with its testbed if there are several."""
-    found: dict[tuple[Hashable, str], list[tuple[Side, P]]] = {}
+def _collect_series(ordered: Sequence[Side], places: Mapping[int, str]) -> list[_Series]:
+    """The same point on each side that has it."""
+    found: dict[tuple[QuantityKey, str], list[tuple[Side, ComparedPoint]]] = {}
     for side in ordered:
-        for point in points_of(side):
-            found.setdefault((key_of(point), places[id(side)]), []).append((side, point))
-    testbeds = {testbed for _, testbed in found}
-    return [(points, f" on {testbed}" if len(testbeds) > 1 else "") for (_, testbed), points in found.items()]
+        for point in side.points:
+            found.setdefault((point.key, places[id(side)]), []).append((side, point))
+    testbeds: dict[bool, set[str]] = {}
+    for key, testbed in found:
+        testbeds.setdefault(key.kind == RUN, set()).add(testbed)
+    return [
+        _Series(
+            sides=[side for side, _ in of_key],
+            points=[point for _, point in of_key],
+            where=f" on {testbed}" if len(testbeds[key.kind == RUN]) > 1 else "",
+        )
+        for (key, testbed), of_key in found.items()
+    ]
 
 
 def _testbeds(ordered: Sequence[Side]) -> dict[int, str]:
@@ -186,86 +185,52 @@ def _start_time(side: Side) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
-    """The data of a trend. ``at_least``: for each result whether more may have been possible. ``bound_reason``: why
-    such results leave no change. ``step``: the smallest difference of values, in their unit.
-    """
+    """The data of a trend. ``where``: the testbed, if there are several."""
 
-    kind: str
-    quantity: Quantity
-    words: str
-    results: Sequence[tuple[Side, SetUpMean | None]]
-    at_least: Sequence[bool]
-    bound_reason: str
-    why: str | None
-    step: float
+    sides: Sequence[Side]
+    points: Sequence[ComparedPoint]
+    where: str
 
+    @property
+    def is_of_runs(self) -> bool:
+        return self.points[0].key.kind == RUN
 
-def _run_series(side_points: Sequence[tuple[Side, PointSummary]], where: str) -> _Series:
-    points = [point for _, point in side_points]
-    why = (
-        ALL_CARRIED
-        if all(point.carries_all for point in points)
-        else TOO_FEW
-        if len(points) < MINIMUM_RESULTS
-        else LOSS_UNKNOWN
-        if None in [point.missing_ratio for point in points]
-        else NOTHING_FORWARDED
-        if not min(point.rate_bps.mean for point in points) > 0
-        else None
-    )
-    return _Series(
-        kind=RUN,
-        quantity=RATE,
-        words=format_design_point(points[0].design) + where,
-        results=[(side, point.rate_bps) for side, point in side_points],
-        bound_reason=SOME_CARRIED,
-        why=why,
-        at_least=[bool(point.full_run_ids) for point in points],
-        step=max((point.rate_bps.mean / point.packets for point in points if point.packets), default=0.0),
-    )
+    @property
+    def resolution(self) -> float:
+        """The smallest difference of values, in their unit."""
+        return max(point.step for point in self.points)
 
+    def is_at_least(self, place: int) -> bool:
+        """Whether more than this result may have been possible."""
+        return "at least" in self.points[place].bounds
 
-def _quantity_series(side_points: Sequence[tuple[Side, MeasuredPoint]], where: str) -> _Series:
-    points = [point for _, point in side_points]
-    means = [point.mean for point in points]
-    said = set().union(*(point.bounds for point in points))
-    work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
-    cached = find_cache_objection(said, [point.from_memory for point in points])
-    why = (
-        cached
-        if cached is not None
-        else HELD
-        if HELD in said
-        else NONE_REACHED
-        if "none" in said
-        else LOSS_UNKNOWN
-        if "unknown" in said
-        else ALL_FULL
-        if said == {"at least"}
-        else DIFFERENT_PROGRAMS
-        if len(work) > 1
-        else UNKNOWN_SET_UPS
-        if any(None in point.boots for point in points)
-        else TOO_FEW
-        if len(points) < MINIMUM_RESULTS
-        else NOTHING_MEASURED
-        if not all(mean is not None and mean.mean > 0 for mean in means)
-        else None
-    )
-    values = [value for point in points for value in point.values if value.value is not None]
-    steps = [value.value * value.width_ratio for value in values if value.value and value.width_ratio]
-    steps += [value.resolution for value in values if value.resolution]
-    key = points[0].key
-    return _Series(
-        kind=key.kind,
-        quantity=key.quantity,
-        words=points[0].words + where,
-        results=[(side, mean) for (side, _), mean in zip(side_points, means, strict=True)],
-        at_least=["at least" in point.bounds for point in points],
-        bound_reason=SOME_FULL,
-        why=why,
-        step=max(steps, default=0.0),
-    )
+    def is_level_at_least(self, level: Level, outliers: Collection[int]) -> bool:
+        """Whether that is so of a result of this level, without outliers."""
+        return any(self.is_at_least(each) for each in range(level.first, level.last + 1) if each not in outliers)
+
+    def find_objection(self) -> str | None:
+        """Why no change is searched for."""
+        points, few = self.points, len(self.points) < MINIMUM_RESULTS
+        bounds = set().union(*(point.bounds for point in points))
+        if (cached := find_cache_objection(bounds, [point.from_memory for point in points])) is not None:
+            return cached
+        if HELD in bounds:
+            return HELD
+        if "none" in bounds:
+            return NONE_REACHED
+        if "unknown" in bounds:
+            return TOO_FEW if self.is_of_runs and few else LOSS_UNKNOWN
+        if bounds == {"at least"}:
+            return ALL_CARRIED if self.is_of_runs else ALL_FULL
+        if len(set().union(*(point.work for point in points))) > 1:
+            return DIFFERENT_PROGRAMS
+        if any(None in point.boots for point in points):
+            return UNKNOWN_SET_UPS
+        if few:
+            return TOO_FEW
+        if not all((mean := point.mean) is not None and mean.mean > 0 for point in points):
+            return NOTHING_FORWARDED if self.is_of_runs else NOTHING_MEASURED
+        return None
 
 
 def _trend(series: _Series, complete: Callable[[Side], Side], margin_ratio: float | None) -> Trend:
@@ -273,56 +238,57 @@ def _trend(series: _Series, complete: Callable[[Side], Side], margin_ratio: floa
 
     Every result may hit the same steps, so that a mean is taken to be no more certain than one value within its step.
     """
-    known = [mean.mean for _, mean in series.results if mean is not None]
-    resolution = Resolution(series.step / UNIFORM, LEAST_STEPS * series.step, margin_ratio or 0.0)
-    cut = segment(known if series.why is None else (), resolution)
-    steps, outliers, why = tuple(_steps(series, cut, complete)), tuple(_outliers(series, cut)), series.why
-    if why is None and any(series.at_least) and not steps and not outliers:
-        why, cut = series.bound_reason, Segmentation()
+    means, why = [point.mean for point in series.points], series.find_objection()
+    known = [mean.mean for mean in means if mean is not None]
+    step = series.resolution
+    resolution = Resolution(step / UNIFORM, LEAST_STEPS * step, margin_ratio or 0.0)
+    cut = segment(known if why is None else (), resolution)
+    steps, outliers = tuple(_steps(series, cut, complete)), tuple(_outliers(series, cut))
+    if why is None and any(map(series.is_at_least, range(len(means)))) and not steps and not outliers:
+        why, cut = SOME_CARRIED if series.is_of_runs else SOME_FULL, Segmentation()
+    first = series.points[0]
     return Trend(
-        kind=series.kind,
-        quantity=series.quantity,
-        words=series.words,
+        kind=first.key.kind,
+        quantity=first.key.quantity,
+        words=first.name + series.where,
         levels=cut.levels,
         steps=steps,
         outliers=outliers,
         smallest=smallest_steps(cut),
         margin_ratio=margin_ratio,
         why=why,
-        results=tuple(TrendResult(side.words, _start_time(side), mean) for side, mean in series.results),
+        results=tuple(
+            TrendResult(side.words, _start_time(side), mean) for side, mean in zip(series.sides, means, strict=True)
+        ),
     )
 
 
 def _steps(series: _Series, cut: Segmentation, complete: Callable[[Side], Side]) -> Iterator[TrendStep]:
     """Changes between levels; if the lower level is a lower bound, it is not shown to be lower."""
-
-    def at_least(level: Level) -> bool:
-        return any(series.at_least[place] for place in range(level.first, level.last + 1) if place not in cut.outliers)
-
     for before, after in pairwise(cut.levels):
         lower, higher = sorted((before, after), key=lambda level: level.mean)
-        if at_least(lower):
+        if series.is_level_at_least(lower, cut.outliers):
             continue
-        side, ratio = series.results[after.first][0], after.mean / before.mean - 1
+        side, ratio = series.sides[after.first], after.mean / before.mean - 1
         yield TrendStep(
             first=after.first,
             occasion=side.words,
             started_at=_start_time(side),
             change_ratio=ratio,
-            better=(ratio > 0) is (series.quantity.better == "higher"),
-            at_least=at_least(higher),
-            differences=tuple(find_differences(complete(series.results[before.last][0]), complete(side))),
+            better=(ratio > 0) is (series.points[0].key.quantity.better == "higher"),
+            at_least=series.is_level_at_least(higher, cut.outliers),
+            differences=tuple(find_differences(complete(series.sides[before.last]), complete(side))),
         )
 
 
 def _outliers(series: _Series, cut: Segmentation) -> Iterator[TrendOutlier]:
     """Outliers, except a lower bound that is below its level, and a value above a level that is a lower bound."""
     for place in cut.outliers:
-        side, mean = series.results[place]
+        side, mean = series.sides[place], series.points[place].mean
         level = next(each for each in cut.levels if each.first <= place <= each.last)
         assert mean is not None
-        bounds = {series.at_least[each] for each in range(level.first, level.last + 1) if each not in cut.outliers}
-        if series.at_least[place] if mean.mean < level.mean else True in bounds:
+        is_below = mean.mean < level.mean
+        if series.is_at_least(place) if is_below else series.is_level_at_least(level, cut.outliers):
             continue
         last = cut.levels[-1].last
         can_be_change = all(each in cut.outliers for each in range(place, last + 1))

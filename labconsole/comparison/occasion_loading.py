@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from labconsole.comparison.changes import Side
+from labconsole.comparison.loading import build_side, digest_entered_runs, load_trials, select_trials
+from labconsole.comparison.occasions import base_name, build_trial_sides, describe_incomplete
+from labconsole.comparison.points import select_newest
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial
 from labconsole.errors import ConfigError, StoreError
 from labconsole.measure.admission import admit
 from labconsole.measure.groups import is_search_trial
 from labconsole.model.query import Query
 from labconsole.model.record.summary import RunFilter, RunSummary
-from labconsole.report.changes import Side
-from labconsole.report.compared_effect import select_newest
-from labconsole.report.loading import build_side, digest_entered_runs, load_trials, select_trials
-from labconsole.report.occasions import base_name, build_trial_sides, describe_incomplete
 from labconsole.report.request import require_free
 from labconsole.report.sample import RunSample, select_sample
 from labconsole.store.writing import RunStore

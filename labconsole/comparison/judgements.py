@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from labconsole.comparison.effects import NOTHING_LOST, ONE_WITH_FEW, Change, count_replicates
+from labconsole.comparison.outliers import OutlierDescription
 from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.gate_power import (
     MOST_OCCASIONS,
@@ -12,9 +14,7 @@ from labconsole.measure.statistics.gate_power import (
     deciding_counts,
     passing_margin_ratio,
 )
-from labconsole.report.compared_effect import NOTHING_LOST, ONE_WITH_FEW, ComparedEffect
 from labconsole.report.formatting import format_noun_count, format_percent
-from labconsole.report.set_up_outliers import OutlierDescription
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
 Fall = tuple[float, float]
@@ -85,7 +85,6 @@ class JudgedPoint:
 
     point: str
     judgement: Judgement
-    change: ComparedEffect | None = None
     outlier: OutlierDescription | None = None
 
     @property
@@ -108,19 +107,18 @@ class JudgedPoint:
 
 
 def judge_fall(
-    change: ComparedEffect,
+    change: Change,
     fall: Fall | None,
     worse_p: float | None,
     margin_ratio: float,
     *,
     more_to_give: str | None,
     missing: int,
-    counts: tuple[int, int],
 ) -> Judgement:
     """Judge by the p values that it is worse by more than the margin (adjusted: ``worse_p``), and that it is not.
 
     ``more_to_give``: that the baseline lost nothing of the offered packets; None if it did, or if nothing is lost now
-    at all. ``missing``: trials that enter no mean. ``counts``: occasions before and after.
+    at all. ``missing``: trials that enter no mean.
 
     Boots or set-ups of two occasions do not show how much occasions differ, and few occasions do not show which kinds
     of occasions exist: a single one is compared with many.
@@ -130,7 +128,7 @@ def judge_fall(
     figures = _figures(change, margin_ratio) + (f"; {describe_excluded(missing)}" if missing else "")
     if change.scope != "occasions":
         return Judgement("undecided", f"{figures}; {ONE_TIME}")
-    occasions = OccasionCounts(*counts)
+    occasions = OccasionCounts(*count_replicates("occasions", change.sides))
     if worse_p <= SIGNIFICANCE and occasions.are_enough:
         return Judgement("worse", figures)
     if change.bound and more_to_give is not None:
@@ -145,7 +143,7 @@ def judge_fall(
     return Judgement("undecided", figures, derive_requirement(change, margin_ratio, occasions))
 
 
-def derive_requirement(change: ComparedEffect, margin_ratio: float, counts: OccasionCounts) -> GateRequirement:
+def derive_requirement(change: Change, margin_ratio: float, counts: OccasionCounts) -> GateRequirement:
     """Derived from the spread over occasions. A single later one is judged by the spread of its baseline."""
     effect = change.effect
     assert effect is not None
@@ -178,7 +176,7 @@ def describe_unfinished(taken: int, planned: int) -> str:
     return f"{taken} of {planned} trials have been measured: replay resumes where it ended"
 
 
-def _figures(change: ComparedEffect, margin_ratio: float) -> str:
+def _figures(change: Change, margin_ratio: float) -> str:
     effect = change.effect
     assert effect is not None
     assert effect.change is not None

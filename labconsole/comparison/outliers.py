@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NamedTuple
 
+from labconsole.comparison.changes import Side
+from labconsole.comparison.effects import Change, find_occasion_means
+from labconsole.comparison.points import ComparedPoint, SideSetUps
 from labconsole.measure.statistics.effects import FEWEST_OTHERS, MINIMUM_BLOCKS
 from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
 from labconsole.measure.statistics.set_ups import Outlier, deviation, find_outlier, mean_of
-from labconsole.report.changes import Side, collect_set_ups
-from labconsole.report.compared_effect import ComparedEffect, MeasuredPoint, SideSetUps, find_occasion_means
-from labconsole.report.formatting import format_design_point, format_noun_count, format_percent
+from labconsole.report.formatting import format_noun_count, format_percent
 
 # -- set up outliers ---------------------------------------------------------------------------------------------------
 # Which set-up of a point is apart from the others of its occasion, or occasion from the others.
@@ -29,24 +29,20 @@ class OutlierDescription(NamedTuple):
     remedy: str
 
 
-def describe_change_outlier(
-    change: ComparedEffect,
-    sides: tuple[SideSetUps, SideSetUps],
-    name: Callable[[Hashable], str],
-    name_occasion: Callable[[Hashable], str],
-) -> OutlierDescription | None:
+def describe_change_outlier(change: Change) -> OutlierDescription | None:
     """The outlier of both sides: a set-up, or else an occasion of the baseline.
 
     None if the change is only a bound: at a limit nothing scatters.
     """
     if change.effect is None or change.bound:
         return None
-    if (found := _find_set_up(sides)) is not None:
-        is_before = found.key in sides[0].means
-        text = format_outlier(found, name(found.key), "set-ups of its occasion")
-        return OutlierDescription(text, OFF_BEFORE if is_before else OFF_AFTER)
-    if (occasion := find_outlying_occasion(sides[0])) is not None:
-        text = format_outlier(occasion, name_occasion(occasion.key), "occasions of the baseline")
+    before, after = change.sides
+    if (found := _find_set_up([before, after])) is not None:
+        point, remedy = (change.before, OFF_BEFORE) if found.key in before.means else (change.after, OFF_AFTER)
+        text = format_outlier(found, point.name_set_up(found.key), "set-ups of its occasion")
+        return OutlierDescription(text, remedy)
+    if (occasion := find_outlying_occasion(before)) is not None:
+        text = format_outlier(occasion, change.before.name_occasion(occasion.key), "occasions of the baseline")
         return OutlierDescription(text, OFF_BEFORE.replace("its occasion", "it"))
     return None
 
@@ -64,12 +60,6 @@ def find_outlying_occasion(side: SideSetUps) -> Outlier[Hashable] | None:
     )
 
 
-def describe_outlier(sides: Sequence[SideSetUps], name: Callable[[Hashable], str]) -> str | None:
-    """The outlying set-up of all sides, as ``name`` calls it, or None if there is none or it cannot be determined."""
-    found = _find_set_up(sides)
-    return None if found is None else format_outlier(found, name(found.key), "set-ups of its occasion")
-
-
 def _find_set_up(sides: Sequence[SideSetUps]) -> Outlier[Hashable] | None:
     return find_outlier(
         [{set_up: side.means[set_up] for set_up in set_ups} for side in sides for set_ups in side.set_ups_by_occasion],
@@ -84,20 +74,6 @@ def format_outlier(outlier: Outlier[Hashable], name: str, others: str) -> str:
         f"{name} is {format_percent(abs(outlier.change_ratio))} {which} the other {others}, "
         f"which scatter by {format_percent(outlier.sd_log, 2)}"
     )
-
-
-def name_block(block: Hashable, plan_names: Mapping[Hashable, str]) -> str:
-    """Name a block of runs. ``plan_names``: by the hashes of plans."""
-    if not isinstance(block, tuple):
-        return str(block)
-    return f"block {block[0]} of {plan_names.get(block[1], block[1])}"
-
-
-def name_set_up(set_up: Hashable, points: Sequence[MeasuredPoint]) -> str:
-    """Name a set-up of trials other than runs, as their records do, or else by the first trial."""
-    trials = [trial for point in points for trial in point.trials if trial.set_up == set_up]
-    name = f"set-up {set_up}" if isinstance(set_up, str) or not trials else f"the set-up of {trials[0].id}"
-    return name if not trials else f"{name} of {trials[0].plan_name}"
 
 
 # -- baseline scatter --------------------------------------------------------------------------------------------------
@@ -139,28 +115,10 @@ class PointScatter:
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Scatter of every point and quantity that shows what the unit under test can do.
-
-    These are points where packets are lost, and quantities whose trials all have exact values: at a limit nothing
-    scatters.
+    """Scatter of every point that shows what the unit under test can do, as all its trials have exact values: at a
+    limit nothing scatters.
     """
-    plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
-    found = [
-        _scatter(
-            format_design_point(point.design),
-            collect_set_ups(point),
-            partial(name_block, plan_names=plan_names),
-            plan_names.get,
-        )
-        for point in side.points
-        if point.missing_ratio is not None and not point.full_run_ids
-    ]
-    found += [
-        _scatter(f"{point.words}: {point.quantity.name}", point.replicates, partial(name_set_up, points=[point]), str)
-        for point in side.quantities
-        if point.bounds == {"exact"}
-    ]
-    return found
+    return [_scatter(point) for point in side.points if point.bounds == {"exact"}]
 
 
 def later_occasions(baseline: int) -> int:
@@ -168,12 +126,8 @@ def later_occasions(baseline: int) -> int:
     return 1 if baseline >= FEWEST_OTHERS else 2
 
 
-def _scatter(
-    point: str,
-    side: SideSetUps,
-    name: Callable[[Hashable], str],
-    name_occasion: Callable[[Hashable], str | None],
-) -> PointScatter:
+def _scatter(point: ComparedPoint) -> PointScatter:
+    side = point.replicates
     means = find_occasion_means(side)
     counts = OccasionCounts(len(means), later_occasions(len(means)))
     sd = deviation([math.log(mean) for mean in means]) if means and min(means) > 0 else None
@@ -181,20 +135,18 @@ def _scatter(
         sd = margin = None
     else:
         margin = math.expm1(noncentrality_of_known_spread(counts) * counts.error_ratio * sd)
-    outlier = find_outlying_occasion(side)
-    off = (
-        []
-        if outlier is None
-        else [format_outlier(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
-    )
-    set_up = describe_outlier([side], name)
+    off = []
+    if (occasion := find_outlying_occasion(side)) is not None:
+        off.append(format_outlier(occasion, point.name_occasion(occasion.key), "occasions"))
+    if (set_up := _find_set_up([side])) is not None:
+        off.append(format_outlier(set_up, point.name_set_up(set_up.key), "set-ups of its occasion"))
     return PointScatter(
-        point=point,
+        point=point.title,
         occasions=len(means),
         boots=None if None in side.boots.values() else side.boot_count,
         sd_ratio=sd,
         passing_margin_ratio=margin,
-        off=(*off, *([] if set_up is None else [set_up])),
+        off=tuple(off),
     )
 
 

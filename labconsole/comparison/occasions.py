@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+from labconsole.comparison.changes import Side
 from labconsole.contracts.measured import MeasuredTrial
-from labconsole.measure.admission import Admission
 from labconsole.measure.run_row import RunRow
 from labconsole.model.plan.plan import AT
-from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
-from labconsole.report.sample import RunSample
 
 
 def base_name(plan_name: str | None) -> str:
@@ -48,14 +46,7 @@ def build_trial_sides(
         else:
             digest = Digest(())
             add_trials_to_digest(digest, trials)
-            yield Side(
-                words=key[0],
-                place=place,
-                kept=RunSample((), (), {}),
-                admission=Admission((), {}),
-                digest=digest,
-                trials=tuple(trials),
-            )
+            yield Side(words=key[0], place=place, digest=digest, trials=tuple(trials))
 
 
 def add_trials_to_digest(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:

@@ -1,17 +1,19 @@
-"""An effect between two sides of a comparison, and the measured points of a side other than forwarding rates. Pure."""
+"""An effect between two sides of a comparison: its replicates, and what may be concluded from it. Pure.
+
+The replicate is the highest level with enough members: blocks in which both sides were measured, occasions of a plan,
+boots of the machine, or set-ups. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from statistics import harmonic_mean
-from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from labconsole.contracts.measured import Bound, MeasuredTrial, MeasuredValue, Quantity, TrialTurn
-from labconsole.measure.comparison import Pair
-from labconsole.measure.paired_blocks import select_newest_per_place
+from labconsole.comparison.points import RUN, UNIFORM, ComparedPoint, QuantityKey, SideSetUps
+from labconsole.contracts.measured import HELD
 from labconsole.measure.statistics.effects import (
     FEWEST_OTHERS,
     MINIMUM_BLOCKS,
@@ -25,22 +27,9 @@ from labconsole.measure.statistics.effects import (
     widen_effect,
     word,
 )
-from labconsole.measure.statistics.set_ups import (
-    SetUpMean,
-    deviation,
-    mean_of,
-    mean_over_set_ups,
-    pooled_deviation,
-    set_up_means,
-)
+from labconsole.measure.statistics.set_ups import deviation, mean_of, pooled_deviation
 from labconsole.report.comparisons import UNKNOWN_BOOTS, average_by_boot
 from labconsole.report.formatting import UNKNOWN
-
-# -- compared effect ---------------------------------------------------------------------------------------------------
-# An effect between two sides of a comparison: its replicates, and what may be concluded from it.
-#
-# The replicate is the highest level with enough members: blocks in which both sides were measured, occasions of a plan,
-# boots of the machine, or set-ups. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
 
 Scope = Literal["blocks", "occasions", "boots", "set-ups"]
 ScopedEffect = tuple[Effect | None, Scope | None, str | None]
@@ -50,6 +39,10 @@ FEW_SET_UPS: Final = "fewer than 3 set-ups a side"
 SHARED_BOOTS: Final = "some boots of the machine are on both sides, and the others may differ"
 NOTHING_LOST: Final = "both sides forwarded all that they were offered"
 ONE_FULL: Final = "one side forwarded all that it was offered"
+SOME_CARRIED_ALL: Final = "some trials lost nothing of what they were offered, and others did"
+SOME_FULL: Final = "some trials lost nothing of all that could be offered, and others did"
+ONE_LINK_LIMITED: Final = f"one side is {HELD}"
+SOME_LINK_LIMITED: Final = f"{HELD} in some trials, and not in others"
 LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
 ONE_WITH_FEW: Final = (
     f"one occasion compared with fewer than {FEWEST_OTHERS} cannot distinguish a change from an unusual occasion"
@@ -74,42 +67,6 @@ SCOPE_NAMES: Final[dict[Scope, str]] = {
 }
 
 
-class SideSetUps(NamedTuple):
-    """The set-ups of one point on one side. For each: its mean; the boot of the unit under test, or None if unknown;
-    its occasion; and its start time if known (RFC 3339, UTC). ``known_ratio``: resolution of a single value, as a
-    deviation of its logarithm.
-    """
-
-    means: Mapping[Hashable, float]
-    boots: Mapping[Hashable, str | None]
-    occasions: Mapping[Hashable, Hashable]
-    begun: Mapping[Hashable, str] = MappingProxyType({})
-    known_ratio: float = 0.0
-
-    @property
-    def boot_count(self) -> int:
-        """The number of known boots."""
-        return len(set(self.boots.values()) - {None})
-
-    @property
-    def set_ups_by_occasion(self) -> list[list[Hashable]]:
-        """The set-ups of each occasion."""
-        found: dict[Hashable, list[Hashable]] = {}
-        for set_up in self.means:
-            found.setdefault(self.occasions[set_up], []).append(set_up)
-        return list(found.values())
-
-    @property
-    def boots_begun(self) -> list[str]:
-        """When the first set-up of each known boot began; empty if a time is unknown."""
-        found: dict[str, str] = {}
-        for set_up, boot in self.boots.items():
-            if boot is not None:
-                begun = self.begun.get(set_up, "")
-                found[boot] = min(begun, found.get(boot, begun))
-        return [] if "" in found.values() else list(found.values())
-
-
 def are_boots_mixed(*sides: SideSetUps) -> bool:
     """Whether the boots of two sides were mixed in time, so that nothing that drifts with time separates them."""
     ours, theirs = (side.boots_begun for side in sides)
@@ -118,13 +75,18 @@ def are_boots_mixed(*sides: SideSetUps) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedEffect:
-    """``effect``: after / before - 1, or None; ``why`` has the reason. ``bound``: one side forwarded all that it was
+class Change:
+    """One quantity of one design point on both sides. ``key``: without the compared factors.
+
+    ``effect``: after / before - 1, or None; ``why`` has the reason. ``bound``: one side forwarded all that it was
     offered, so that the difference is at least this. ``has_mixed_boots``: the boots of both sides were mixed in time.
     ``adjusted_p``, ``equivalence_adjusted_p``: in the family of all comparisons. ``smallest_ratio``: the smallest
     change that this row would have shown with 80 % power at 0.05.
     """
 
+    key: QuantityKey
+    before: ComparedPoint
+    after: ComparedPoint
     effect: Effect | None
     scope: Scope | None
     why: str | None
@@ -135,6 +97,25 @@ class ComparedEffect:
     smallest_ratio: float | None = None
 
     @property
+    def sides(self) -> tuple[SideSetUps, SideSetUps]:
+        """Possible replicates of the effect, before and after."""
+        return self.before.replicates, self.after.replicates
+
+    @property
+    def change_ratio(self) -> float | None:
+        """Change of the replicates, or of the plain means if no effect may be reported."""
+        if self.effect is not None and self.effect.change is not None:
+            return self.effect.change
+        before, after = self.before.mean, self.after.mean
+        return None if before is None or after is None or before.mean <= 0 else after.mean / before.mean - 1
+
+    @property
+    def better(self) -> bool | None:
+        """Whether it changed for the better, or None if unknown."""
+        ratio = self.change_ratio
+        return None if not ratio else (ratio > 0) is (self.key.quantity.better == "higher")
+
+    @property
     def no_claim_reason(self) -> str | None:
         """Why nothing is claimed: there is no effect, or an occasion is compared with too few others."""
         others = None if self.effect is None else self.effect.others_of_single
@@ -142,13 +123,20 @@ class ComparedEffect:
 
     @property
     def bound_reason(self) -> str:
-        """Why the difference is only a ``bound``."""
-        return ONE_FULL
+        """Why the difference is only a ``bound``: for a time, because of the link."""
+        limited = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
+        if self.key.kind == RUN:
+            return ONE_FULL if {"at least"} in limited else SOME_CARRIED_ALL
+        some = any(len(bounds) > 1 for bounds in limited)
+        if any(HELD in bounds for bounds in limited):
+            return SOME_LINK_LIMITED if some else ONE_LINK_LIMITED
+        return SOME_FULL if some else ONE_FULL
 
     @property
     def least_error_log(self) -> float:
-        """The part of the standard error that more replicates do not reduce."""
-        return 0.0
+        """The part of the standard error that more replicates do not reduce, as all of them may hit the same steps."""
+        widths = [point.width_ratio for point in (self.before, self.after) if point.width_ratio]
+        return math.sqrt(2.0) / (UNIFORM / max(widths)) if widths else 0.0
 
     @property
     def reach(self) -> str:
@@ -165,13 +153,13 @@ class ComparedEffect:
         return word(self.adjusted_p, self.equivalence_adjusted_p)
 
 
-def format_replicates(change: ComparedEffect, sides: tuple[SideSetUps, SideSetUps]) -> str:
+def format_replicates(change: Change) -> str:
     """The replicates of the effect and their number on each side, before and after."""
     if change.effect is None or change.scope is None:
         return UNKNOWN
     if change.scope == "blocks":
         return f"{change.effect.blocks} {SCOPE_NAMES['blocks']}"
-    many = count_replicates(change.scope, sides)
+    many = count_replicates(change.scope, change.sides)
     return f"{many[0]} and {many[1]} {SCOPE_NAMES[change.scope]}"
 
 
@@ -185,14 +173,14 @@ def count_replicates(scope: Scope, sides: tuple[SideSetUps, SideSetUps]) -> tupl
 
 
 class InFamily(NamedTuple):
-    """An effect as a member of its family; the fields are those of ComparedEffect."""
+    """An effect as a member of its family; the fields are those of Change."""
 
     adjusted_p: float | None
     equivalence_adjusted_p: float | None
     smallest_ratio: float | None
 
 
-def adjust_in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> list[InFamily]:
+def adjust_in_family(changes: Sequence[Change], margin_ratio: float | None) -> list[InFamily]:
     """Adjust each change, in the order given. Equivalence is tested if both values are the unit under test's own."""
     effects = {place: each.effect for place, each in enumerate(changes) if each.effect is not None}
     p_values = {place: effect.p for place, effect in effects.items() if effect.p is not None}
@@ -209,6 +197,20 @@ def adjust_in_family(changes: Sequence[ComparedEffect], margin_ratio: float | No
         )
         for place in range(len(changes))
     ]
+
+
+def count_steps(before: ComparedPoint, after: ComparedPoint, replicates: float) -> float | None:
+    """Resolution of values, as the number of packets in an equivalent count, or None if no steps matter.
+
+    Rates of runs are counts. A step that every search may repeat is not averaged away: the deviation between
+    replicates is taken to be at least so large that their mean is no more certain than one value within its step.
+    """
+    points = (before, after)
+    counts = [point.packets for point in points if point.packets]
+    if len(counts) == len(points):
+        return float(min(counts))
+    widths = [point.width_ratio for point in points if point.width_ratio]
+    return UNIFORM / (max(widths) * math.sqrt(replicates)) if widths else None
 
 
 def derive_unpaired_effect(
@@ -321,169 +323,3 @@ def _own_deviation(few: SideSetUps) -> float:
 def build_scoped_effect(effect: Effect, scope: Scope) -> ScopedEffect:
     """The effect, or why it is absent."""
     return (effect, scope, None) if effect.absent is None else (None, None, effect.absent)
-
-
-# -- measured points ---------------------------------------------------------------------------------------------------
-# Quantities other than forwarding rates of one side of a comparison, design point by design point.
-
-UNIFORM: Final = math.sqrt(12.0)
-"""The width of a uniform distribution in standard deviations: the position of a bound within its step is unknown."""
-
-
-class QuantityKey(NamedTuple):
-    """Key that identifies the same quantity of the same point on another side."""
-
-    kind: str
-    quantity: Quantity
-    factors: tuple[tuple[str, Hashable], ...]
-
-    def without(self, names: Iterable[str]) -> QuantityKey:
-        """The key with these factors left open, to compare sides by them."""
-        left_open = frozenset(names)
-        return self._replace(factors=tuple(each for each in self.factors if each[0] not in left_open))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPoint:
-    """One quantity at one design point, from trials that enter and have it."""
-
-    key: QuantityKey
-    trials: tuple[MeasuredTrial, ...]
-
-    @property
-    def quantity(self) -> Quantity:
-        return self.key.quantity
-
-    @property
-    def words(self) -> str:
-        """Human-readable name of the point."""
-        return self.trials[0].words
-
-    @property
-    def values(self) -> list[MeasuredValue]:
-        """The value of each trial."""
-        return [trial.values[self.quantity] for trial in self.trials]
-
-    @property
-    def bounds(self) -> set[Bound]:
-        """The kinds of bound that its values are, with respect to the unit under test."""
-        return {value.bound for value in self.values}
-
-    @property
-    def from_memory(self) -> set[bool]:
-        """Whether its trials may have read from memory; both values if trials differ."""
-        return {trial.from_memory for trial in self.trials}
-
-    @property
-    def mean(self) -> SetUpMean | None:
-        """Mean over set-ups, or None if no value is known."""
-        values = self._by(lambda trial: trial.set_up)
-        return mean_over_set_ups(values) if values else None
-
-    @property
-    def set_up_means(self) -> dict[Hashable, float]:
-        """Mean of each set-up. An unknown set-up (None) permits no statement over set-ups."""
-        return set_up_means(self._by(lambda trial: trial.set_up))
-
-    @property
-    def block_means(self) -> dict[Hashable, float]:
-        """Mean of each block in which it was measured."""
-        by_block = self._by(lambda trial: trial.block)
-        return set_up_means({block: values for block, values in by_block.items() if block is not None})
-
-    @property
-    def boots(self) -> dict[Hashable, str | None]:
-        """The unit under test's boot for each set-up."""
-        return {trial.set_up: trial.boot_id for trial in self.trials}
-
-    @property
-    def replicates(self) -> SideSetUps:
-        """The set-ups, each with its boot, its occasion (from the plan's name) and its first start."""
-        newest_first = sorted(self.trials, key=lambda trial: trial.started_at, reverse=True)
-        return SideSetUps(
-            self.set_up_means,
-            self.boots,
-            {trial.set_up: trial.plan_name for trial in self.trials},
-            {trial.set_up: trial.started_at for trial in newest_first},
-            self.known_ratio,
-        )
-
-    @property
-    def known_ratio(self) -> float:
-        """Resolution of a single value, as a deviation of its logarithm: within its step, or one packet."""
-        known = [(each.value, each.width_ratio or 0.0, each.resolution or 0.0) for each in self.values]
-        return max((max(width / UNIFORM, to / value) for value, width, to in known if value), default=0.0)
-
-    @property
-    def turns(self) -> dict[Hashable, str]:
-        """When it first began in each block."""
-        turns: list[TrialTurn] = [trial.turn for trial in self.trials if trial.turn is not None]
-        return {turn.of: turn.begun for turn in turns}
-
-    def seen(self, of: Callable[[MeasuredTrial], str | None]) -> set[str | None]:
-        """The values of ``of`` among its trials."""
-        return {of(trial) for trial in self.trials}
-
-    def _by(self, of: Callable[[MeasuredTrial], Hashable]) -> dict[Hashable, list[float]]:
-        found: dict[Hashable, list[float]] = {}
-        for trial, (value, *_) in zip(self.trials, self.values, strict=True):
-            if value is not None:
-                found.setdefault(of(trial), []).append(value)
-        return found
-
-
-def select_newest(trials: Iterable[MeasuredTrial]) -> list[MeasuredTrial]:
-    """Of trials with the same meaning on one testbed, the newest acceptable one, else the newest."""
-    return select_newest_per_place(trials, lambda trial: (trial.kind, trial.testbed_fingerprint, trial.hash))
-
-
-def sort_factors(trial: MeasuredTrial) -> tuple[tuple[str, Hashable], ...]:
-    """The factors of its point, by name."""
-    return tuple(sorted(trial.factors.items(), key=lambda factor: factor[0]))
-
-
-def build_points(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
-    """Every quantity of every point, in the order in which it was first measured."""
-    found: dict[QuantityKey, list[MeasuredTrial]] = {}
-    for trial in sorted(trials, key=lambda each: (each.started_at, each.id)):
-        for quantity in trial.values:
-            found.setdefault(QuantityKey(trial.kind, quantity, sort_factors(trial)), []).append(trial)
-    return [MeasuredPoint(key=key, trials=tuple(of_key)) for key, of_key in found.items()]
-
-
-def find_pooled_conditions(trials: Sequence[MeasuredTrial]) -> Mapping[str, list[str]]:
-    """By kind, the conditions that differ among the trials of one point, with their values there."""
-    differing: dict[str, dict[str, set[str]]] = {}
-    for point in build_points(trials):
-        for name, values in _conditions(point.key.kind, point.trials).items():
-            if len(values) > 1:
-                differing.setdefault(point.key.kind, {}).setdefault(name, set()).update(values)
-    return {
-        kind: [f"{name} {', '.join(sorted(values))}" for name, values in differing[kind].items()]
-        for kind in sorted(differing)
-    }
-
-
-def differing_conditions(
-    before: Sequence[MeasuredTrial], after: Sequence[MeasuredTrial], reported: Collection[tuple[str, object, object]]
-) -> list[Pair]:
-    """Conditions of trials that enter, if they differ between the sides; without those ``reported`` already."""
-    found = []
-    for kind in sorted({trial.kind for trial in before} & {trial.kind for trial in after}):
-        sides = [_conditions(kind, trials) for trials in (before, after)]
-        for name in dict.fromkeys(name for side in sides for name in side):
-            one, other = (", ".join(sorted(side.get(name, ()))) or None for side in sides)
-            if one != other and (name, one, other) not in reported:
-                found.append(Pair(f"Trials of kind {kind}", name, one, other))
-    return found
-
-
-def _conditions(kind: str, trials: Sequence[MeasuredTrial]) -> dict[str, set[str]]:
-    """All values of each condition."""
-    found: dict[str, set[str]] = {}
-    for trial in trials:
-        if trial.kind == kind and trial.values:
-            own = {"testbed": trial.testbed, "fingerprint": trial.testbed_fingerprint, **trial.conditions}
-            for name, value in own.items():
-                found.setdefault(name, set()).add(value or "unknown")
-    return found

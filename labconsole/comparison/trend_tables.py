@@ -7,15 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from labconsole.comparison.occasions import base_name, build_trial_sides
+from labconsole.comparison.points import RUN, select_newest
+from labconsole.comparison.trends import Trend, TrendResult, TrendStep, find_trends
 from labconsole.contracts.measured import MeasuredKind, MeasuredTrial, Quantity
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.trend import CUT_RESULTS
 from labconsole.model.plan.plan import AT
 from labconsole.model.record.kind import record_kinds
-from labconsole.report.compared_effect import select_newest
 from labconsole.report.formatting import UNKNOWN, format_number, format_percent
 from labconsole.report.material import Material, Unit
-from labconsole.report.occasions import base_name, build_trial_sides
 from labconsole.report.table_builder import (
     Item,
     TableColumn,
@@ -27,7 +28,6 @@ from labconsole.report.table_builder import (
     mean_value,
     printed_column,
 )
-from labconsole.report.trends import RUN, Trend, TrendResult, TrendStep, find_trends
 
 # -- trend tables ------------------------------------------------------------------------------------------------------
 # Results over occasions as tables, figures and objects, for each kind by itself.
