@@ -16,7 +16,8 @@ from support.bpf_programs import programs
 from support.drop_chain import CASES, SINK_IP, DropCase, DropChain
 from support.requirements import missing, require
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("kernel_programs")
+
 PACKETS = 2000
 
 

@@ -75,6 +75,17 @@ def test_a_listener_counts_one_source_s_frames_and_says_when_there_were_more_tha
     assert agent.ok("listen.stop")["complete"] is False
 
 
+def test_a_listener_counts_what_arrived_while_a_busy_node_did_not_run_it(net: Net, agent: AgentProcess) -> None:
+    net.pair("a0", "b0")
+    agent.ok("listen.start", interfaces=["b0"], source_ip="198.18.1.1")
+    os.kill(agent.hello["pid"], signal.SIGSTOP)
+    net.send("a0", 200)
+    os.kill(agent.hello["pid"], signal.SIGCONT)
+    stopped = agent.ok("listen.stop")
+    assert [row["packets"] for row in stopped["heard"]] == [200]
+    assert stopped["complete"] is True
+
+
 def test_a_port_whose_nic_stamps_nothing_says_so_and_is_not_captured_by_the_kernels_stamps(
     net: Net, agent: AgentProcess, tmp_path: Path
 ) -> None:

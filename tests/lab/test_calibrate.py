@@ -17,8 +17,6 @@ from labconsole.lab.spec import LabSpec
 from labconsole.model.design_point import FrameSize
 from support.live_lab import COMMAND, labconsole, records, wait_until
 
-pytestmark = pytest.mark.alone
-
 CAP_BPS = 20_000_000
 
 
@@ -64,6 +62,7 @@ def wired(name: str) -> str:
     return status.wired
 
 
+@pytest.mark.alone
 def test_an_injected_cap_is_found_and_a_run_beyond_it_is_doubted(slow_lab, hosts: Path, lab_home: Path):
     store = lab_home / "calibrated.sqlite"
     envelope = calibrate(hosts, store)
@@ -126,6 +125,7 @@ def test_an_injected_cap_is_found_and_a_run_beyond_it_is_doubted(slow_lab, hosts
     assert "no valid calibration" in refused.stderr
 
 
+@pytest.mark.alone
 def test_a_captures_limit_is_found(slow_lab, lab_home: Path, tmp_path: Path):
     """The smallest buffer, in front of a tcpdump that is stopped again and again: it cannot but drop above some rate."""
     name = f"tiny{os.getpid()}"

@@ -26,7 +26,7 @@ frame_sizes: [500]
 targets: [30Mbit]
 duration_s: 0.6
 repetitions: 1
-set_ups: 6
+set_ups: 4
 settle_s: 0
 drain_s: 0.2
 margin: 5%

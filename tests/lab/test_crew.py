@@ -25,8 +25,6 @@ from support.crew_lab import OUTSIDE, Nodes, nodes, on_lab, on_uut
 from support.live_lab import lab_state, processes
 from support.requirements import missing, require
 
-pytestmark = pytest.mark.alone
-
 EVERY = ["container", "lxc", "uml", pytest.param("qemu-virtio", marks=pytest.mark.platforms)]
 PING = f"busybox ping -c 1 -W 5 {OUTSIDE} | grep -o '[0-9]* packets received'"
 QUOTA = """
@@ -114,6 +112,7 @@ def groups(name: str) -> list[str]:
     return [above for above, names, _ in os.walk("/sys/fs/cgroup") if name in names]
 
 
+@pytest.mark.alone
 def test_groups_of_an_agent_killed_with_its_keeper_are_removed_by_the_next_one_and_with_the_lab(guests) -> None:
     name = f"gone{os.getpid()}"
 

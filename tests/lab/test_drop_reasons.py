@@ -18,7 +18,7 @@ from support.bpf_programs import programs
 from support.live_lab import COMMAND, lab_state, labconsole, records, wait_until
 from support.requirements import missing, require
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("kernel_programs")
 
 EVERY_SEVENTH = "udp dport 9 numgen inc mod 7 0 counter drop"
 RULES = f"table ip losing {{ chain through {{ type filter hook forward priority 0; {EVERY_SEVENTH}; }}; }}"

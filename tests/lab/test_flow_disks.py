@@ -51,7 +51,12 @@ def read(text: str) -> tuple[FlowRecord, BackgroundDiskRecord]:
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("platform", "job"), [("container", "disk-zero"), ("lxc", "disk-mixed"), ("uml", "disk-mixed")]
+    ("platform", "job"),
+    [
+        ("container", "disk-zero"),
+        pytest.param("lxc", "disk-mixed", marks=pytest.mark.platforms),
+        ("uml", "disk-mixed"),
+    ],
 )
 def test_work_on_a_disk_is_marked_and_the_others_are_counted_beside_it(
     hosts: Path, tmp_path: Path, platform: str, job: str

@@ -102,7 +102,7 @@ def first_stored(store: Path) -> FlowRecord:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("platform", ["container", "lxc", "uml"])
+@pytest.mark.parametrize("platform", ["container", pytest.param("lxc", marks=pytest.mark.platforms), "uml"])
 def test_shares_follow_weights_that_change_each_second(hosts: Path, tmp_path: Path, platform: str):
     options = ("--weights", WEIGHTS, "--duration", "9.5", "--bin", "0.1")
     record, weights = taken(hosts, tmp_path / "s.sqlite", platform, *options)

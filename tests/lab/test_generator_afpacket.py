@@ -25,8 +25,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
@@ -302,6 +300,7 @@ def test_exactly_the_count_arrives_in_order_and_byte_for_byte(qdisc: str, size: 
     assert result["raw"] is None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("qdisc", SHAPED)
 @pytest.mark.parametrize("delay_ns", [100_000, 10_000])
 def test_the_offered_rate_is_the_target(qdisc: str, delay_ns: int) -> None:

@@ -18,8 +18,6 @@ from labconsole.lab import commands as lab
 from support.guest_labs import begun, lab_with, on_uut, refused, taken
 from support.live_lab import COMMAND, lab_state, labconsole, processes, wait_until
 
-pytestmark = pytest.mark.alone
-
 SLOWER = pytest.param("qemu-virtio", marks=pytest.mark.platforms)
 BOTH = pytest.mark.parametrize("platform", ["lxc", "qemu-virtio"])
 KILLS = {"lxc": "lxc-stop -P {path} -n {first} -k", "qemu-virtio": "pkill -9 qemu-system"}
@@ -50,6 +48,7 @@ def altered(status: lab.LabStatus, directory: Path, old: str, new: str) -> Path:
     return hosts
 
 
+@pytest.mark.alone
 @BOTH
 def test_a_guest_forwards_without_loss_is_attested_and_leaves_nothing(guests, store: Path, platform: str) -> None:
     before = lab_state(guests.spec.name)
@@ -67,6 +66,7 @@ def test_a_guest_forwards_without_loss_is_attested_and_leaves_nothing(guests, st
     assert lab_state(guests.spec.name) == before
 
 
+@pytest.mark.alone
 @BOTH
 def test_a_second_guest_is_loaded_beside_the_first_and_both_are_attested(guests, store: Path, platform: str) -> None:
     before = lab_state(guests.spec.name)
@@ -82,6 +82,7 @@ def test_a_second_guest_is_loaded_beside_the_first_and_both_are_attested(guests,
     assert lab_state(guests.spec.name) == before
 
 
+@pytest.mark.alone
 def test_what_is_too_much_for_a_guest_is_lost_before_it_and_placed_there(guests, store: Path) -> None:
     (stream,) = taken(guests, store, "qemu-virtio", "--target", "max")["streams"]
     assert stream["loss_ratio"] > 0.1
@@ -139,6 +140,7 @@ def test_a_guest_is_gone_with_a_console_that_is_killed(guests, lab_home: Path, p
     wait_until(lambda: lab_state(guests.spec.name) == before, timeout_s=20, what="something was left on a node")
 
 
+@pytest.mark.alone
 def test_a_container_that_runs_already_is_measured_and_left_running(guests, store: Path) -> None:
     told = names(guests)
     on_uut(guests, "lxc-start -P {path} -n {first} -d".format(**told))

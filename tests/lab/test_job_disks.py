@@ -25,8 +25,6 @@ from support.disk_throttle import BYTES_PER_S, LIMIT, hold_back, limit_of, throt
 from support.live_lab import COMMAND, labconsole, processes, wait_until
 from support.requirements import missing, require
 
-pytestmark = pytest.mark.alone
-
 MIB = 2**20
 MACHINES = [pytest.param(name, marks=pytest.mark.platforms) for name in ("uml", "qemu-virtio")]
 EVERY = ["raw", "container", "lxc", *MACHINES]
@@ -109,6 +107,7 @@ def test_what_a_job_writes_and_reads_is_seen_at_the_device(hosts: Path, tmp_path
     assert verified.returncode == 0, verified.stdout
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("platform", ["lxc", *MACHINES])
 def test_a_throttle_of_the_kernels_is_felt_by_who_reads_past_every_cache(hosts: Path, tmp_path: Path, platform: str):
     """64 MiB at 10 MB/s take 6.71 s. User-mode Linux reads through its host's page cache, which reads ahead."""
@@ -134,6 +133,7 @@ def test_a_throttle_of_the_kernels_is_felt_by_who_reads_past_every_cache(hosts: 
     assert "buffered_by_host" not in codes(record)
 
 
+@pytest.mark.alone
 def test_what_others_write_to_the_device_is_told_and_not_taken_off(hosts: Path, tmp_path: Path):
     words = ("--jobs", "disk-mixed", "--size", "4")
     running = subprocess.Popen(command(hosts, tmp_path / "x.sqlite", "lxc", *words), stdout=subprocess.PIPE)
@@ -154,6 +154,7 @@ def test_what_others_write_to_the_device_is_told_and_not_taken_off(hosts: Path, 
     assert note["written_bytes"] == seen["device_written_bytes"] - seen["job_written_bytes"]
 
 
+@pytest.mark.alone
 def test_the_page_cache_of_a_guest_with_little_memory_hides_little_of_bonnie(hosts: Path, tmp_path: Path):
     """It reads its files of twice the memory two times, and more in between."""
     words = ("--jobs", "disk-bonnie", "--size", "128")

@@ -170,6 +170,12 @@ KNOWN_HOSTS: dict[str, tuple[str, str, str | None]] = {
     "known otherwise with the port": ("127.0.0.1 {key}\n{at} {other}", "", "is not the one in"),
     "another key of the host revoked": ("@revoked * {other}\n{at} {key}", "", None),
     "an alias": ("lab {key}", "HostKeyAlias LAB", None),
+    "an alias, in capitals there": ("LAB {key}", "HostKeyAlias lab", None),
+    "an alias, hashed": (
+        "|1|AAECAwQFBgcICQoLDA0ODxAREhM=|i6h71cgafVwMLqfmjP/cnauu+qM= {key}",
+        "HostKeyAlias LAB",
+        None,
+    ),
     "an alias has no port": ("[lab]:{port} {key}", "HostKeyAlias lab", "not in any known_hosts file"),
     "an alias, but the address is known": ("{at} {key}", "HostKeyAlias lab", "not in any known_hosts file"),
     "negation": ("[127.*]:*,!{at} {key}", "", "not in any known_hosts file"),

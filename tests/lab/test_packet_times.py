@@ -28,7 +28,7 @@ from support.bpf_programs import programs
 from support.live_lab import COMMAND, lab_state, labconsole, records, wait_until
 from support.requirements import missing
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("kernel_programs")
 
 RUN = ("run", "--platform", "raw", "--frame-size", "200", "--duration", "0.5", "--json")
 PLAN = """\

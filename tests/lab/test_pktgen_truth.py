@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,18 +18,42 @@ from labconsole.experiments.flow.record import FlowRecord
 from labconsole.experiments.route.record import RouteRecord
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
+from labconsole.lab.state import LabFile
 from support.live_lab import labconsole, processes, records
 from support.requirements import require
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.pktgen]
 
 
+SEND = """
+cd /proc/net/pktgen
+echo "add_device eth1" > kpktgend_0
+for parameter in "count 50000" "pkt_size 60" "delay {delay_ns}" "dst_min 198.19.1.1" "dst_max 198.19.1.1" \\
+    "src_min 198.18.1.1" "src_max 198.18.1.1" "dst_mac {mac}"; do
+  echo "$parameter" > eth1
+done
+echo start > pgctrl
+cat eth1
+echo rem_device_all > kpktgend_0
+"""
+
+
 @pytest.fixture(scope="module")
 def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
-    require("qemu-system-x86_64", "busybox")
+    require("qemu-system-x86_64", "busybox", "apt-get", "dpkg-deb", "ip", "tc", "nft", "tcpdump", "ssh")
     name = f"pktgen{os.getpid()}"
     yield lab.up(LabSpec(name=name, sources=1, generator="pktgen", loss={"uut/out": 0.07}, jobs=True))
     lab.down(name)
+
+
+def shell(status: lab.LabStatus, node: str, script: str) -> str:
+    result = lab.execute(status.spec.name, node, ["sh", "-c", script], timeout_s=60)
+    assert result.status == 0, result.stderr
+    return result.stdout
+
+
+def received(status: lab.LabStatus) -> int:
+    return int(json.loads(shell(status, "snk1", "ip -s -j link show dev eth1"))[0]["stats64"]["rx"]["packets"])
 
 
 def dropped(name: str) -> int:
@@ -35,6 +61,19 @@ def dropped(name: str) -> int:
     status = lab.status(name)
     assert status is not None
     return sum(counts["dropped_packets"] for counts in status.truth.values())
+
+
+def test_every_node_has_pktgen_in_its_own_network(testbed: lab.LabStatus) -> None:
+    assert testbed.kernel != os.uname().release
+    for node in ("src1", "uut", "snk1"):
+        assert "pgctrl" in shell(testbed, node, "ls /proc/net/pktgen").split()
+    result = subprocess.run(
+        ["ssh", "-F", str(testbed.ssh_config), f"{testbed.spec.name}-src1", "hostname; cat; exit 7"],
+        input=b"\0binary\xff",
+        capture_output=True,
+        timeout=60,
+    )
+    assert (result.returncode, result.stdout) == (7, b"src1\n\0binary\xff")
 
 
 @pytest.mark.parametrize(("platform", "frame_size"), [("raw", 64), ("container", 1500)])
@@ -153,3 +192,33 @@ def test_the_machine_says_what_it_is(testbed):
     status = json.loads(done.stdout)
     assert status["spec"]["generator"] == "pktgen"
     assert status["kernel"]
+
+
+def test_fifty_thousand_frames_of_pktgen_pass_the_uut_or_are_dropped_there(testbed: lab.LabStatus) -> None:
+    """Without labconsole; the last test that sends, as routes and forwarding stay."""
+    shell(
+        testbed,
+        "uut",
+        "sysctl -qw net.ipv4.conf.eth1.forwarding=1 net.ipv4.conf.eth5.forwarding=1;"
+        "ip route replace 198.18.1.1 dev eth1; ip route replace 198.19.1.1 dev eth5",
+    )
+    mac = shell(testbed, "uut", "cat /sys/class/net/eth1/address").strip()
+    before, counted = received(testbed), lab.read_loss_counts(testbed.spec.name)
+    result = shell(testbed, "src1", SEND.format(delay_ns=150_000, mac=mac))
+    assert "pkts-sofar: 50000  errors: 0" in result
+    counts = lab.read_loss_counts(testbed.spec.name)
+    assert counts.keys() == {"uut/eth5"}
+    seen, lost = (counts["uut/eth5"][name] - counted["uut/eth5"][name] for name in ("seen_packets", "dropped_packets"))
+    assert (seen, received(testbed) - before) == (50_000, 50_000 - lost)
+    assert lost > 0
+
+
+def test_kill_9_of_the_supervisor_ends_the_machine_and_down_tidies(testbed: lab.LabStatus) -> None:
+    known = LabFile.read(testbed.directory)
+    assert known is not None
+    assert known.init.alive
+    os.kill(known.supervisor.pid, signal.SIGKILL)
+    assert known.init.signal_and_wait(0, 10.0)
+    assert lab.status(testbed.spec.name).running is False
+    assert lab.down(testbed.spec.name)
+    assert not testbed.directory.exists()

@@ -37,7 +37,7 @@ def clean_lab(lab_home: Path) -> Iterator[lab.LabStatus]:
     lab.down(name)
 
 
-@pytest.fixture(scope="module", params=[0.001, 0.07, 0.5])
+@pytest.fixture(scope="module", params=[pytest.param(0.001, marks=pytest.mark.platforms), 0.07, 0.5])
 def lossy_lab(request, lab_home: Path) -> Iterator[lab.LabStatus]:
     name = f"loss{os.getpid()}"
     yield lab.up(LabSpec(name=name, sources=1, loss={"uut/out": request.param}))

@@ -19,8 +19,6 @@ from labconsole.lab.spec import LabSpec
 from support.live_lab import COMMAND, lab_state, labconsole, processes, records, wait_until
 from support.requirements import missing, require
 
-pytestmark = pytest.mark.alone
-
 PLAN = """\
 plan: uml
 platforms: [uml]
@@ -51,6 +49,7 @@ def run(guest_lab: lab.LabStatus, store: Path, *words: str) -> list[dict]:
     return records(labconsole("run", "--platform", "uml", *words, "--json", hosts=guest_lab.hosts_file, store=store))
 
 
+@pytest.mark.alone
 def test_it_forwards_small_and_large_frames_without_loss_and_loses_before_itself_at_the_maximum(
     guest_lab, lab_home: Path
 ) -> None:
@@ -79,6 +78,7 @@ def test_it_forwards_small_and_large_frames_without_loss_and_loses_before_itself
     assert lab_state(guest_lab.spec.name) == before
 
 
+@pytest.mark.alone
 def test_a_second_guest_beside_it_is_loaded_and_says_so_itself(guest_lab, lab_home: Path) -> None:
     before = lab_state(guest_lab.spec.name)
     words = ("--background", "light", "--target", "0.5Mbit", "--duration", "1")

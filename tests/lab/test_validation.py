@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 PROGRAM = Path(__file__).resolve().parents[2] / "tools" / "validation" / "run.py"
 sys.path.insert(0, str(PROGRAM.parent))
 
@@ -81,6 +79,7 @@ def test_what_a_source_never_sent_is_its_own_and_no_loss(run: dict, exact: bool)
     assert bool(table.failures) is not exact
 
 
+@pytest.mark.alone
 def test_a_short_validation_finds_every_packet_and_keeps_the_prose(lab_home: Path, tmp_path: Path):
     page = tmp_path / "validation.md"
     page.write_text(f"above\n{document.BEGIN}old\n{document.END}below\n")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import platform
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from labconsole.agent.bpf import kernel
 
@@ -27,3 +30,11 @@ def programs() -> int:
         kernel._bpf(15, struct.pack("=IIQ", descriptor, 256, ctypes.addressof(told)))
         os.close(descriptor)
         found += told.raw[64:80].startswith(b"lc_")
+
+
+@contextmanager
+def no_others() -> Iterator[None]:
+    """One test at a time of those on this machine that load programs, or count them."""
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

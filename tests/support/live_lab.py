@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labconsole.lab import commands as lab
+from support.forked_command import run_command
 
 COMMAND = [sys.executable, "-m", "labconsole"]
 
@@ -28,12 +29,12 @@ def labconsole(
     *words: str, hosts: Path | str | None = None, store: Path | None = None, timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does; no traceback may reach them."""
-    argv = [*COMMAND, *words]
+    argv = [*words]
     if hosts is not None:
         argv += ["--hosts", str(hosts)]
     if store is not None:
         argv += ["--store", str(store)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s)
+    done = run_command(argv, timeout_s)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

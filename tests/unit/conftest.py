@@ -5,16 +5,17 @@ and on a loaded machine a process that gets no CPU looks idle. Here idle means t
 call, now or in a moment, and no thread works for it; with none of these there is nothing to sleep for.
 
 What Textual parsed of a style sheet depends on nothing but the sheet and the theme's variables, and is not changed
-afterwards: the next of a thousand consoles takes it from the one before.
+afterwards: the next of a thousand consoles takes it from the one before. Figures of reports likewise.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Condition
@@ -24,6 +25,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+
+from labconsole.contracts.report import Figure
+from labconsole.report.figure_drawing import draw_figure
 
 if TYPE_CHECKING:
     from support.postgresql_server import PostgresServer
@@ -93,6 +97,22 @@ def sheets_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
         patch.setattr(RuleSet, "__hash__", object.__hash__)  # as theirs, and not in Python
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def figures_drawn_once() -> Iterator[None]:
+    """A figure with the same values is drawn once for all reports: drawing is most of the time that a report takes."""
+    known = dict[tuple[bytes, tuple[str, ...]], dict[str, bytes]]()
+
+    def draw_once(figure: Figure, formats: Sequence[str]) -> dict[str, bytes]:
+        key = (pickle.dumps(figure), tuple(formats))
+        if key not in known:
+            known[key] = draw_figure(figure, formats)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("labconsole.report.files.draw_figure", draw_once)
         yield
 
 

@@ -37,6 +37,11 @@ MAX_PLACES = 1000
 SEEN_BYTES = 96
 
 PACKET_STATISTICS = 6
+SO_RCVBUFFORCE = 33
+BUFFER_BYTES = 1 << 20
+"""Receive buffer of a socket, which the kernel doubles. Its default holds some 130 frames, and more than these arrive
+while a busy node does not run the agent.
+"""
 
 _LOAD_HALF, _LOAD_BYTE, _LOAD_WORD = 0x28, 0x30, 0x20
 _LOAD_HEADER_LENGTH, _LOAD_WORD_BEHIND, _IF_EQUAL, _RETURN = 0xB1, 0x40, 0x15, 0x06
@@ -54,6 +59,14 @@ def _filter(source_ip: bytes) -> bytes:
         program += [(load, 0, 0, offset), (_IF_EQUAL, 0, 2 * (len(tests) - number) + 1, wanted)]
     program += [(_RETURN, 0, 0, SEEN_BYTES), (_RETURN, 0, 0, 0)]
     return b"".join(struct.pack("=HBBI", *each) for each in program)
+
+
+def enlarge_buffer(opened: socket.socket) -> None:
+    """Give a socket a receive buffer of BUFFER_BYTES, or of net.core.rmem_max where only root of the machine may."""
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+    except PermissionError:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
 
 
 class FrameListener:
@@ -78,6 +91,7 @@ class FrameListener:
             raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
+            enlarge_buffer(self._socket)
             for interface in interfaces:
                 index = socket.if_nametoindex(interface)
                 member = struct.pack("IHH8s", index, PACKET_MR_PROMISC, 0, b"")
@@ -179,7 +193,6 @@ def _rows(heard: Dict[Tuple[str, str, str, int], int]) -> List[Dict[str, Any]]:
 CONTROL_TYPES = (0x0806, 0x86DD, 0x88CC, 0x0004)
 """ARP, IPv6, LLDP, and frames of 802.2, spanning tree's among them."""
 SNAP_BYTES = 96
-BUFFER_BYTES = 1 << 20
 MAX_PROTOCOLS = 64
 MAX_FOREIGN_FRAMES = 50_000
 """Most frames named on one port; the port's own counters count the later ones, without a name."""
@@ -235,7 +248,7 @@ def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
         if text:
             attached = struct.pack("HP", len(text) // 8, ctypes.addressof(buffer))
             opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        enlarge_buffer(opened)
         opened.bind((interface, ethertype))
     except OSError as exc:
         opened.close()

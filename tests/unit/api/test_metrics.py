@@ -31,7 +31,7 @@ from labconsole.errors import ConfigError
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.store.importing import import_records
 from labconsole.store.open import open_store
-from support.report_runs import measured, set_ups_of
+from support.report_runs import measured, set_ups_of, taken
 
 DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana" / "labconsole.json"
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -90,6 +90,15 @@ def test_what_is_not_known_has_no_sample_and_new_runs_are_seen(store_path):
         assert metrics.collect() is kept
         import_records(store, [measured(91, 30.0, platform="uml", offered_mbps=100.0, plan_hash="third")])
         assert metrics.collect() is not kept
+
+
+def test_a_loss_on_an_unknown_side_is_not_one_of_the_unit_under_test(tmp_path):
+    place = tmp_path / "old.sqlite"
+    with open_store(str(place)) as store:
+        import_records(store, [taken(number, 60.0) for number in (1, 2, 3)])
+        found = samples(exposition(StoreMetrics(store)))
+    assert found["labconsole_set_ups"] and found["labconsole_forwarding_bps"]
+    assert "labconsole_loss_ratio" not in found
 
 
 def test_an_empty_store_is_served_too(tmp_path):

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, Progress, TrialState
 from labconsole.engine.execution.runner import PlanRunner
+from labconsole.engine.execution.stop_conditions import StopConditions, Stopwatch
 from labconsole.errors import AgentError, MeasurementError, NodeLost
+from labconsole.model.plan.execution_options import Stop
 from labconsole.model.plan.plan import Plan
 from support.execution_script import EVERY, PLAN, Script, execute, left_to_take, plan_of, run
 
@@ -335,3 +337,11 @@ def test_the_extension_of_a_finished_plan_takes_only_what_is_new(tmp_path):
         assert (outcome.skipped, outcome.taken, script.asked) == (len(EVERY), 2, [(0, 4), (1, 4)])
 
     run(body)
+
+
+def test_a_valid_trial_ends_a_row_of_invalid_ones():
+    conditions = StopConditions(Stop(invalid_in_a_row=2), Stopwatch())
+    conditions.begin()
+    for status, met in (("invalid", False), ("valid", False), ("invalid", False), ("invalid", True)):
+        conditions.saw(status)
+        assert bool(conditions.met) is met

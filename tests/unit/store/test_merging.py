@@ -78,6 +78,19 @@ def test_a_merge_brings_everything_once_and_back_again_nothing(places, capsys):
     assert everything(source) == everything(target)
 
 
+def test_of_two_notes_on_a_run_the_newer_one_is_kept(places, capsys):
+    source, target = places
+    run_id = sample_record(0).run_id
+    for place, text in ((target, "older"), (source, "newer")):
+        with open_store(place.url) as store:
+            store.save(sample_record(0))
+            store.set_note(run_id, text, author="op")
+    for place, other in ((target, source), (source, target)):
+        assert main(["runs", "import", other.url, "--store", place.url]) == 0
+        with open_store(place.url, write=False) as store:
+            assert store.notes()[run_id].text == "newer"
+
+
 def test_a_run_that_is_another_one_there_is_told_and_the_rest_comes_over(places, capsys):
     source, target = places
     fill(source, range(3))

@@ -363,6 +363,11 @@ def test_a_flow_director_that_has_no_filter_explains_no_loss_at_the_source(inven
     assert found(judged, "witnesses_disagree").evidence["dropped_packets"] == 0
 
 
+def test_packets_that_the_source_dropped_and_counted_contradict_nothing(inventory):
+    judged = record(inventory, lossy_source(inventory, None, {}, tx_dropped=100))
+    assert codes(judged) & {"lost_at_source", "witnesses_disagree"} == {"lost_at_source"}
+
+
 @pytest.mark.parametrize("driver", ["mlx5_core", None])
 def test_a_drop_in_two_counters_does_not_hide_that_others_are_missing(inventory, driver):
     """60 of 100 were dropped. Summed over the interface's and its driver's counter they would be more than 100."""

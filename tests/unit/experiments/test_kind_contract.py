@@ -1,4 +1,7 @@
-"""Flows and routers whose guests did not come: a record with its reason, as a job's has, and a point that is theirs."""
+"""What every kind whose trials share guests does when these do not come: a record with its reason, and a point without it.
+
+``boot``, whose guests serve one trial, is in test_boot_without_guests.py.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,12 @@ from labconsole.experiments.flow.record import RECORD as FLOW
 from labconsole.experiments.flow.steps import EXPERIMENT as FLOWS
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
+from labconsole.experiments.job.kind import KIND as JOB_KIND
+from labconsole.experiments.job.measured import MEASURED as JOBS_MEASURED
+from labconsole.experiments.job.record import RECORD as JOB
+from labconsole.experiments.job.steps import Jobs as JOBS
+from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.job.verify import recompute_job
 from labconsole.experiments.route.kind import KIND as ROUTE_KIND
 from labconsole.experiments.route.measured import MEASURED as ROUTES_MEASURED
 from labconsole.experiments.route.record import RECORD as ROUTE
@@ -31,6 +40,7 @@ from labconsole.report.trial_text import trial_lines, trial_table
 from labconsole.store.open import open_store
 from support.absent_guests import Bench, Stage
 from support.flow_records import flow_record
+from support.job_records import taken as finished_job
 from support.route_records import route_record
 from support.testbeds import GOOD
 
@@ -50,7 +60,7 @@ class Kind(NamedTuple):
     measured: Any
     done: Callable[[], Any]
     seen: tuple[str, ...]
-    total: str
+    total: str | None
     ids: str
 
 
@@ -86,7 +96,25 @@ KINDS = {
         "sum_pps",
         "route_ids",
     ),
+    "job": Kind(
+        "job: {jobs: [wait], guests: [2]}",
+        JOBS,
+        JOB,
+        recompute_job,
+        partial(trial_lines, JOB_KIND),
+        summarize_jobs,
+        JOBS_MEASURED,
+        lambda: finished_job([1.0, 1.1], guests=2, platform="lxc"),
+        ("copies",),
+        None,
+        "job_ids",
+    ),
 }
+SHARING = {kind.name for kind in guest_kinds().values()} - {"boot"}
+
+
+def test_every_kind_whose_trials_share_guests_is_here() -> None:
+    assert {kind.of.name for kind in KINDS.values()} == SHARING
 
 
 def taken(tmp_path: Path, kind: Kind, problem: LabError) -> tuple[Bench, Any]:
@@ -114,7 +142,9 @@ def test_it_is_stored_with_its_reason(tmp_path: Path, name: str, problem: LabErr
     bench, record = taken(tmp_path, kind, problem)
     assert bench.saved == [record] and len(bench.over_words) == attempts
     assert bench.stage.asked == max(1, attempts)
-    assert (record.status, record.set_up, getattr(record, kind.total)) == ("failed", None, None)
+    assert [bool(again) for again in bench.over_words] == [True] * (attempts - 1) + [False] * (attempts > 0)
+    assert (record.status, record.set_up) == ("failed", None)
+    assert kind.total is None or getattr(record, kind.total) is None
     assert not any(getattr(record, each) for each in kind.seen)
     assert [each.code for each in record.verdict.reasons] == [code]
     assert (record.failure or "").startswith(getattr(problem, "message", str(problem))[:20])
@@ -124,19 +154,20 @@ def test_it_is_stored_with_its_reason(tmp_path: Path, name: str, problem: LabErr
     assert len(trial_table(guest_kinds()[kind.of.name], [record])) == 1
 
 
-@pytest.mark.parametrize("name", ["flow", "in a ring", "inward", "route"])
+@pytest.mark.parametrize("name", ["flow", "in a ring", "inward", "route", "job"])
 def test_a_record_that_lacks_its_guests_without_such_a_reason_is_told(tmp_path: Path, name: str) -> None:
     kind = KINDS[name]
     _, record = taken(tmp_path, kind, SILENT)
     forged = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": ()})})
     assert "set_up" in [each.where for each in kind.recompute(forged)]
-    rated = record.model_copy(update={kind.total: 1e6})
-    assert [each.where for each in kind.recompute(rated)] == [kind.total]
+    if kind.total is not None:
+        rated = record.model_copy(update={kind.total: 1e6})
+        assert [each.where for each in kind.recompute(rated)] == [kind.total]
     done = kind.done().model_copy(update={"set_up": None, "verdict": record.verdict, "status": "failed"})
     assert "set_up" in [each.where for each in kind.recompute(done)]
 
 
-@pytest.mark.parametrize("name", ["flow", "route"])
+@pytest.mark.parametrize("name", ["flow", "route", "job"])
 def test_it_is_left_out_of_the_point_that_the_others_are_of(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,7 +193,9 @@ def test_it_is_left_out_of_the_point_that_the_others_are_of(
     assert main(["report", "--store", str(store), "--bundle", str(tmp_path / "b.tar.gz")]) == 0
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "b.tar.gz")]) in (0, 1)
-    assert "set_up" not in capsys.readouterr().out
+    of_done = getattr(done, f"{kind.of.name}_id")
+    told = [line for line in capsys.readouterr().out.splitlines() if of_done not in line]
+    assert not [line for line in told if "set_up" in line]
 
 
 @pytest.mark.parametrize("redo", [0, 2])
@@ -179,7 +212,7 @@ def test_a_trial_that_was_ended_is_neither_stored_nor_taken_again(tmp_path: Path
         assert not isinstance(step.kept(SILENT), GuestLacks)
 
 
-def test_what_no_guest_can_help_is_no_record(tmp_path: Path) -> None:
-    for name in ("flow", "route"):
-        with pytest.raises(AgentError, match="no bridge"):
-            taken(tmp_path, KINDS[name], AgentError("uut", "there is no bridge", code="not_supported"))
+@pytest.mark.parametrize("name", KINDS)
+def test_what_no_guest_can_help_is_no_record(tmp_path: Path, name: str) -> None:
+    with pytest.raises(AgentError, match="no bridge"):
+        taken(tmp_path, KINDS[name], AgentError("uut", "there is no bridge", code="not_supported"))
