@@ -45,9 +45,9 @@ screenshots: packages-screenshots $(VENV)/.installed-test
 soak: packages-test $(VENV)/.installed-test
 	$(BIN)/python tools/soak.py $(SOAK_ARGS)
 
-# Reported against true, on labs of its own and by simulation, an hour; writes docs/validation.md. Exit status 1 when a
-# row fails. A part: make validate VALIDATE_ARGS="--out x.md --only simulated --share 0.05"
-# Some tables anew: make validate VALIDATE_ARGS="--renew jobs --renew flows"
+# Reported against true, on labs of its own and by simulation, an hour; writes docs/validation.md and its CSV files.
+# Exit status 1 when a row fails. A part: make validate VALIDATE_ARGS="--out x.md --only simulated --share 0.05"
+# Some tables only: make validate VALIDATE_ARGS="--renew jobs --renew flows"
 validate: packages-test $(VENV)/.installed-test
 	$(BIN)/python tools/validation/run.py $(VALIDATE_ARGS)
 
@@ -58,7 +58,7 @@ fuzz: $(VENV)/.installed-test
 	@$(INSTALL) --only-binary :all: --requirement tools/lock/fuzz.txt 2>/dev/null || echo "without atheris: no wheel for this Python, or no index"
 	$(BIN)/python tools/fuzz/run.py $(FUZZ_ARGS)
 
-# The papers' evaluations on the local lab, an hour each; writes docs/evaluation.md and its pictures, or those on work in guests
+# The papers' evaluations on the local lab, an hour each; writes the figures and tables of docs/evaluation.md, or those on work in guests
 # with EVALUATION_ARGS=guests; with EVALUATION_ARGS=weights, in twenty minutes, the one on guests that share a link;
 # with EVALUATION_ARGS=ring, in five, the one on guests that send to each other; with flows and routes, in half an hour
 # each, and isolation, in an hour and a half, those on guests that send and receive, that forward, and that take from each

@@ -1,12 +1,14 @@
 """The documentation as a site, by Sphinx, out of the pages as they are: ``make site``.
 
-Its navigation is the list of documents in README.md, so that a page has one place where it is announced.
+Its navigation is the list of documents in README.md, so that a page has one place where it is announced. The tables of
+docs/agent-protocol.md are printed from the classes of the messages.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -27,11 +29,22 @@ PAGE = re.compile(r"\[([^]]+)\]\(([^)#]+)\.md\)")
 
 
 def navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """The list of documents of README.md as tables of contents, beside the page; and that of the decisions."""
+    """The list of documents of README.md as tables of contents, next to the page; and what else a page gets."""
     if page == "README":
         source[0] = GROUP.sub(_contents, source[0])
+    elif page == "docs/agent-protocol":
+        source[0] = _with_tables(app.srcdir, source[0])
+    elif page == "CHANGELOG":
+        source[0] += "\n```{toctree}\n:hidden:\n\ndocs/develop/history\n```\n"
     elif page == "docs/decisions/README":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
+
+
+def _with_tables(root: Path, text: str) -> str:
+    sys.path[:0] = [str(root), str(root / "tools")]
+    from message_tables import fill_in
+
+    return fill_in(text)
 
 
 def _contents(group: re.Match[str]) -> str:

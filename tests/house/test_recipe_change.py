@@ -43,7 +43,7 @@ import json, os, signal, subprocess, sys
 from labconsole.network.marks import Mark
 from labconsole.nodes import archive
 from labconsole.wire.changes import ApplyChanges, UndoChanges
-from support.message_tables import tables
+from message_tables import tables
 
 agent = subprocess.Popen(["sh", "-c", archive.launch_command(sys.executable, None)], stdin=subprocess.PIPE,
     stdout=subprocess.PIPE)
@@ -76,7 +76,7 @@ def test_a_change_is_one_class(tmp_path: Path) -> None:
         Path(labconsole.__file__).parent, tmp_path / "labconsole", ignore=shutil.ignore_patterns("__pycache__")
     )
     (tmp_path / "labconsole/network/marks.py").write_text(CHANGE)
-    search_path = f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"
+    search_path = f"{tmp_path}{os.pathsep}{Path(__file__).parents[2] / 'tools'}"
     done = subprocess.run(
         [sys.executable, "-c", ASKED],
         cwd=tmp_path,

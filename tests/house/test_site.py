@@ -23,6 +23,8 @@ def test_every_page_is_in_the_navigation(tmp_path):
     assert [str(page) for page in pages if f'href="{page}"' not in front] == []
     assert 'href="CHANGELOG.html"' in front
     assert [str(page) for page in pages if not (tmp_path / "site" / page).exists()] == []
+    protocol = (tmp_path / "site/docs/agent-protocol.html").read_text()
+    assert "printed:" not in protocol and "capture.drain" in protocol and "NodeFacts" in protocol
 
 
 def test_a_link_that_leads_nowhere_is_told(tmp_path):

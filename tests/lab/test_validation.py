@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -80,15 +81,16 @@ def test_what_a_source_never_sent_is_its_own_and_no_loss(run: dict, exact: bool)
 
 @pytest.mark.alone
 def test_a_short_validation_finds_every_packet_and_keeps_the_prose(lab_home: Path, tmp_path: Path):
-    document = tmp_path / "validation.md"
-    document.write_text("above\n<!-- validation: begin -->\nold\n<!-- validation: end -->\nbelow\n")
-    argv = [sys.executable, str(PROGRAM), "--quick", "--out", str(document)]
+    page = tmp_path / "validation.md"
+    page.write_text(f"above\n{document.BEGIN}old\n{document.END}below\n")
+    argv = [sys.executable, str(PROGRAM), "--quick", "--out", str(page)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
-    text = document.read_text()
+    text = page.read_text()
     assert done.returncode == 0, done.stdout + done.stderr + text
-    assert text.startswith("above\n") and text.endswith("<!-- validation: end -->\nbelow\n") and "old" not in text
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
-    injected = {row[1]: (int(row[4]), int(row[5])) for row in rows if row and row[-1] == "yes" and row[2] == "0.07"}
+    assert text.startswith("above\n") and text.endswith(f"{document.END}below\n") and "\nold\n" in text
+    with (tmp_path / "validation/01-injected-and-reported-loss.csv").open(newline="") as opened:
+        rows = [row for row in csv.DictReader(opened) if row["exact"] == YES and row["share"] == "0.07"]
+    injected = {row["dropped where"]: (int(row["injected"]), int(row["lost at the hop"])) for row in rows}
     assert set(injected) == {"uut/eth5 egress", "guest/eth1 egress"}
     assert all(truth == lost > 0 for truth, lost in injected.values())
 
@@ -97,26 +99,3 @@ def test_a_part_does_not_take_the_place_of_the_whole_document():
     done = subprocess.run([sys.executable, str(PROGRAM), "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--out" in done.stderr
-
-
-def test_a_table_is_renewed_among_those_that_stay():
-    first, third = (Table(f"{number}. T{number}", ("a", "b")) for number in (1, 3))
-    first.add("x", "1")
-    third.add("y", "2", failure="found 3")
-    text = document.whole(
-        "above\n<!-- validation: begin -->\n<!-- validation: end -->\nbelow\n", ["then"], [first, third]
-    )
-    assert "\nthen\n\n**1 failures** in 2 rows.\n" in text
-    second, mended = (Table(f"{number}. T{number}", ("a", "b")) for number in (2, 3))
-    second.add("z", "4")
-    second.add("z", "5")
-    mended.add("y", "3")
-    again = document.renewed(text, ["later,", "", "elsewhere"], [mended, second])
-    assert [line for line in again.splitlines() if line.startswith("### ")] == ["### 1. T1", "### 2. T2", "### 3. T3"]
-    assert "\nthen\n\nNo failures in 4 rows.\n" in again
-    assert again.count("Measured apart from the others: later, elsewhere") == 2
-    assert "| x | 1 |" in again and "found 3" not in again
-    assert again.startswith("above\n") and again.endswith("<!-- validation: end -->\nbelow\n")
-    assert document.renewed(again, ["later,", "", "elsewhere"], [mended, second]) == again
-    with pytest.raises(ValueError, match="markers"):
-        document.renewed("no markers", [], [first])

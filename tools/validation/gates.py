@@ -163,7 +163,7 @@ def conclusions(gates: int = GATES, processes: int = 1) -> Table:
         f"{alike} of {of} gates come out as by the functions."
     )
     if alike < of:
-        table.failures.append(f"{of - alike} of {of} gates come out otherwise by the real command")
+        table.add_failure("the real command", f"{of - alike} of {of} gates come out otherwise by it")
     return table
 
 

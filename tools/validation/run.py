@@ -1,7 +1,7 @@
-"""``make validate``: what labconsole reports, compared with what the lab knows, written to docs/validation.md.
+"""``make validate``: what labconsole reports, compared with what the lab knows, as docs/validation.md and its CSV files.
 
 It brings up labs of its own, runs the real commands on them and takes the truth from what was made to drop, to limit or
-to break. Exit status 1 when a row is not as it must be or could not be measured; the row is in the document all the same.
+to break. Exit status 1 when a row is not as it must be or could not be measured; the row is in the table's file all the same, with the reason.
 """
 
 from __future__ import annotations
@@ -117,21 +117,23 @@ def conclusions(options: argparse.Namespace) -> dict[str, Callable[[], Table]]:
     }
 
 
-def conditions(began: float, load: tuple[float, ...]) -> list[str]:
-    """When and on what: one sentence of each."""
+def conditions(began: float, load: tuple[float, ...]) -> document.Conditions:
+    """When and on what."""
     commit = _said("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
     changed = _said("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no", "--", "labconsole")
     now = datetime.datetime.now(datetime.UTC)
-    return [
-        f"{now:%Y-%m-%d %H:%M} UTC, labconsole {__version__}, commit {commit or 'not known'}"
-        + (" with changes" if changed else "")
-        + f". Kernel {platform.release()}, {os.cpu_count()} CPUs ({_processor()}), Python {platform.python_version()}, "
-        + f"{_first_line('tcpdump', '--version')}, {_first_line('nft', '--version')}, {_first_line('tc', '-V')}.",
-        "",
-        f"Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end; "
+    machine = (
+        f"labconsole {__version__}. Kernel {platform.release()}, {os.cpu_count()} CPUs ({_processor()}), "
+        f"Python {platform.python_version()}, {_first_line('tcpdump', '--version')}, {_first_line('nft', '--version')}, "
+        f"{_first_line('tc', '-V')}. Load average {load[0]:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end; "
         f"{(time.monotonic() - began) / 60:.1f} minutes; as {'root' if os.geteuid() == 0 else 'a user'}. Simulations draw "
-        f"from numpy's default generator with seeds ({simulating.SEED}, number of the table, number of the chunk).",
-    ]
+        f"from numpy's default generator with seeds ({simulating.SEED}, number of the table, number of the chunk)."
+    )
+    return document.Conditions(
+        time=f"{now:%Y-%m-%d %H:%M} UTC",
+        commit=(commit or "not known") + (" with changes" if changed else ""),
+        machine=machine,
+    )
 
 
 def _said(*argv: str) -> str:
@@ -154,7 +156,11 @@ def _first_line(*argv: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="the document; its prose is kept (default: docs/validation.md)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="the document; its prose is kept, and its files are next to it (default: docs/validation.md)",
+    )
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
         "--only",
@@ -167,7 +173,7 @@ def main() -> int:
         "--renew",
         action="append",
         metavar="TABLE",
-        help="this one only, in the place of what the document has of it, with when and on what it was measured; may be given again",
+        help="this table only, in place of its file and its line in the document; may be given again",
     )
     parser.add_argument(
         "--minutes", type=float, default=60.0, help="begin nothing new on a lab after so long (default: 60)"
@@ -195,7 +201,7 @@ def main() -> int:
     path = options.out or DEFAULT
     text = path.read_text() if path.exists() else f"# Validation\n\n{document.BEGIN}{document.END}"
     try:
-        document.inside(text)
+        document.check(path, text, renew=bool(options.renew))
     except ValueError as exc:
         parser.error(f"{path}: {exc}")
     made: list[Table] = []
@@ -209,7 +215,8 @@ def main() -> int:
     failures = [f"{table.title}: {failure}" for table in made for failure in table.failures]
     rows = sum(len(table.rows) for table in made)
     finding = f"**{len(failures)} failures**" if failures else "No failures"
-    path.write_text((document.renewed if options.renew else document.whole)(text, conditions(began, load), made))
+    path.write_text(text)
+    document.write(path, made, conditions(began, load), renew=bool(options.renew))
     print("\n".join([*failures, f"{finding} in {rows} rows, {time.monotonic() - began:.0f} s"]))
     return 1 if failures else 0
 

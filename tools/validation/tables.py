@@ -1,4 +1,4 @@
-"""A table of the document: rows that were measured, and which of them are not as they must be."""
+"""A table of the document: rows that were measured, and which of them fail."""
 
 from __future__ import annotations
 
@@ -13,65 +13,57 @@ from pathlib import Path
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 
-YES, NO = "yes", "**no**"
+YES, NO = "yes", "no"
 
 
 @dataclass
 class Table:
-    """One section. ``summary`` is a sentence above the rows; ``failures`` are sentences, one per row that fails."""
+    """One section. ``summary`` says what its rows are. ``reasons``: for each row why it fails, or empty."""
 
     title: str
     columns: tuple[str, ...]
     summary: str = ""
     rows: list[tuple[str, ...]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
     retaken: int = 0
     disturbed: int = 0
-    """Parts that were measured again, and that stand, though the machine below had taken processors away."""
+    """Parts that were measured again, and that were kept, though the machine below had taken processors away."""
 
     def add(self, *cells: object, failure: str | None = None) -> None:
         """One row; ``failure`` says what is wrong with it."""
         assert len(cells) == len(self.columns), cells
-        self.rows.append(tuple(harmless(cell) for cell in cells))
-        if failure is not None:
-            self.failures.append(f"{', '.join(str(cell) for cell in cells[:4])}: {failure}")
+        self.rows.append(tuple(join_lines(cell) for cell in cells))
+        self.reasons.append("" if failure is None else join_lines(failure) or "fails")
 
     def judge(self, platform: str, guests: int, known: str, found: str, allowed: str, *, right: bool) -> None:
         """One row about guests: what is known beforehand, what was found, and whether that is within what is allowed."""
-        told = YES if right else NO
-        self.add(platform, guests, known, found, allowed, told, failure=None if right else f"found {found}")
+        answer = YES if right else NO
+        self.add(platform, guests, known, found, allowed, answer, failure=None if right else f"found {found}")
 
     def not_done(self, what: str, why: object) -> None:
         """What could not be measured fails as well: a document with a gap must not look whole."""
-        sentence = " ".join(f"{type(why).__name__}: {why}".split() if isinstance(why, BaseException) else [str(why)])
-        self.rows.append((f"**{harmless(what)}: not measured**", *[""] * (len(self.columns) - 1)))
-        self.failures.append(f"{what}: {sentence[:600]}")
+        sentence = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
+        self.add_failure(f"{what}: not measured", sentence)
 
-    def lines(self) -> Iterable[str]:
-        """As Markdown."""
-        yield from (f"### {self.title}", "")
-        if self.summary:
-            yield from (self.summary, "")
-        if self.retaken or self.disturbed:
-            stands = f"; {self.disturbed} stand though it was so to the last" if self.disturbed else ""
-            yield (
-                f"While the hypervisor below this machine took more than {MOST_STOLEN_RATIO:.0%} of its processors' time, "
-                f"what was being measured was measured again, whatever it showed: {self.retaken} times{stands}."
-            )
-            yield ""
-        yield "| " + " | ".join(self.columns) + " |"
-        yield "|" + "---|" * len(self.columns)
-        yield from ("| " + " | ".join(row) + " |" for row in self.rows)
-        yield ""
-        if self.failures:
-            yield from ("Not as it must be:", "")
-            yield from (f"- {harmless(failure)}" for failure in self.failures)
-            yield ""
+    def add_failure(self, what: str, why: str) -> None:
+        """A row that has no values, only a reason."""
+        self.rows.append((join_lines(what), *[""] * (len(self.columns) - 1)))
+        self.reasons.append(join_lines(why)[:600])
+
+    @property
+    def failures(self) -> list[str]:
+        """A sentence for each row that fails."""
+        named = zip(self.rows, self.reasons, strict=True)
+        return [f"{', '.join(filter(None, row[:4]))}: {reason}" for row, reason in named if reason]
+
+    def rows_with_failures(self) -> Iterable[tuple[str, ...]]:
+        """The rows, each with its reason as a last cell."""
+        return ((*row, reason) for row, reason in zip(self.rows, self.reasons, strict=True))
 
 
-def harmless(cell: object) -> str:
-    """A cell that ends no row."""
-    return " ".join(str(cell).split()).replace("|", "\\|")
+def join_lines(cell: object) -> str:
+    """A cell in one line."""
+    return " ".join(str(cell).split())
 
 
 @dataclass(frozen=True)
@@ -112,7 +104,7 @@ def take(table: Table, deadline: Deadline, what: str, rows: Callable[[Table], No
         print(f"  {what}: {stolen:.1%} of the processors' time was stolen, measured again", flush=True)
         table.retaken += 1
     table.rows += made.rows
-    table.failures += made.failures
+    table.reasons += made.reasons
     table.disturbed += stolen > MOST_STOLEN_RATIO
 
 

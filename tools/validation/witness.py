@@ -171,7 +171,7 @@ def _nothing_left(table: Table, before: int) -> None:
     try:
         eventually(lambda: programs() <= before, "no program is left in the kernel")
     except AssertionError:
-        table.failures.append(f"{programs() - before} programs were left in the kernel")
+        table.add_failure("the end", f"{programs() - before} programs were left in the kernel")
 
 
 def _row(table: Table, what: str, known: object, found: object, allowed: str, *, right: bool) -> None:

@@ -1,6 +1,6 @@
-"""The protocol manual's tables of messages, printed from their classes.
+"""The tables of messages in docs/agent-protocol.md, printed from their classes when ``make site`` builds the page.
 
-PYTHONPATH=tests python -m support.message_tables      # renews docs/agent-protocol.md
+``.venv/bin/python tools/message_tables.py`` prints the page with them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from labconsole.network.change import load_all
-from labconsole.wire.catalogue import EVENTS
+from labconsole.wire.catalogue import EVENTS, messages
 from labconsole.wire.changes import AnyChange
-from labconsole.wire.message import Done, Message, field_names
-from support.requests import REQUESTS
+from labconsole.wire.message import Done, Message, Request, field_names
 
-MANUAL = Path(__file__).parents[2] / "docs" / "agent-protocol.md"
-MARKED = re.compile(r"(<!-- printed: (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+MANUAL = Path(__file__).parents[1] / "docs" / "agent-protocol.md"
+MARKED = re.compile(r"<!-- printed: (\w+) -->\n")
+REQUESTS: dict[str, type[Request[Any]]] = {each.op: each for each in messages(Request)}
 WORDS = {int: "integer", float: "number", str: "text", bool: "bool"}
 
 
@@ -39,10 +39,10 @@ def tables() -> dict[str, str]:
     }
 
 
-def renewed(text: str) -> str:
-    """The manual with its tables as they should be."""
+def fill_in(text: str) -> str:
+    """The manual with a table in place of each comment that names one."""
     printed = tables()
-    return MARKED.sub(lambda found: f"{found[1]}\n{printed[found[2]]}\n{found[3]}", text)
+    return MARKED.sub(lambda found: printed[found[1]], text)
 
 
 def _parts() -> list[type[Message]]:
@@ -78,11 +78,11 @@ def _reply(cls: type[Message]) -> str:
 
 def _fields(cls: type[Message]) -> str:
     hints = get_type_hints(cls, include_extras=True)
-    told = []
+    described = []
     for name in field_names(cls):
         optional = "optional " if hasattr(cls, name) else ""
-        told.append(f"`{name}`: {optional}{_kind(hints[name], optional=bool(optional))}")
-    return ", ".join(told)
+        described.append(f"`{name}`: {optional}{_kind(hints[name], optional=bool(optional))}")
+    return ", ".join(described)
 
 
 def _kind(hint: Any, *, optional: bool = False) -> str:
@@ -103,4 +103,4 @@ def _words(cls: type[Message]) -> str:
 
 
 if __name__ == "__main__":
-    MANUAL.write_text(renewed(MANUAL.read_text()))
+    print(fill_in(MANUAL.read_text()), end="")
