@@ -127,7 +127,7 @@ def test_a_summary_of_trials_is_copied_in_the_lines_that_are_shown() -> None:
     screen: Any = SimpleNamespace(
         _sums=True,
         query_one=lambda _: SimpleNamespace(text_lines=["a\nb", "c"]),
-        _copy=lambda text, _: copied.append(text),
+        copy_text=lambda text, _: copied.append(text),
     )
     StoredTrials.action_copy(screen)
     assert copied == ["a b\nc"]
