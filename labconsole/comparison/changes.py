@@ -180,6 +180,21 @@ class Changes:
         return self.runs.changes
 
     @property
+    def factors(self) -> tuple[str, ...]:
+        """The compared factors of runs."""
+        return self.runs.factors.get(RUN, ())
+
+    @property
+    def only_before(self) -> tuple[ComparedPoint, ...]:
+        """Points of runs that the later side lacks."""
+        return self.runs.only_before
+
+    @property
+    def only_after(self) -> tuple[ComparedPoint, ...]:
+        """Points of runs that the earlier side lacks."""
+        return self.runs.only_after
+
+    @property
     def size(self) -> int:
         """The number of claims."""
         return sum(each.effect is not None for each in self.matched.changes)

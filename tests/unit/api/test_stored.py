@@ -69,6 +69,8 @@ def test_a_comparison_is_that_of_the_command(golden, capsys):
     told = json.loads(capsys.readouterr().out)
     assert [each.change_ratio for each in found.changes] == [each["change_ratio"] for each in told["points"]]
     assert list(found.sentences) == told["sentences"]
+    assert (found.factors, len(found.only_before)) == (("platform",), len(told["only_before"]))
+    assert len(found.only_after) == len(told["only_after"]) > 0
     assert main([*words[:3], "--markdown", *words[4:]]) == 0
     assert str(found) == capsys.readouterr().out.rstrip("\n")
 
