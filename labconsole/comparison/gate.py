@@ -1,10 +1,10 @@
 """Gate: compares a new measurement of a plan with its baseline, point by point, within a margin. Pure.
 
 A point is *worse* if its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
-Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases). It *passes* if it is
-shown not to have (at 5 % without adjustment: a pass of all points claims each of them). Everything else is *undecided*,
-and is no pass. This includes set-ups or boots of one occasion against those of another, which do not show how much
-occasions differ.
+Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases; more often by a single
+later occasion, see docs/compare.md). It *passes* if it is shown not to have (at 5 % without adjustment: a pass of all
+points claims each of them). Everything else is *undecided*, and is no pass. This includes set-ups or boots of one
+occasion against those of another, which do not show how much occasions differ.
 
 Quantities of searches and of guests are points of the same gate. If less is better, a lower value counts as higher: a
 job that takes longer has fallen.

@@ -38,7 +38,11 @@ else:
 
 
 class RecordsView(_Screen):
-    """Mixed into a screen before its base. ``RECORD``: what a row is. ``FILTER``: the line that filters the list."""
+    """Mixed into a screen before its base. ``RECORD``: what a row is. ``FILTER``: the line that filters the list.
+
+    A screen defines what raises NotImplementedError here: Textual's screens have a metaclass of their own, so that this
+    class cannot be abstract.
+    """
 
     console_app: Application
     RECORD: ClassVar = "record"
